@@ -1,0 +1,130 @@
+"""Does the package learn what it should? MNIST with the paper's settings, 100 rounds, three seeds a method.
+
+    python scripts/mnist_100_rounds.py results/mnist-100-rounds.json
+
+Runs FedDST and FedAvgM as the paper's text has them (on shards), and FedDST as the published code has it, all
+seeds in lockstep, and writes every curve with the command, the commit and the machine. Needs torch and numpy
+alone; set --workers to the number of cores.
+"""
+
+import argparse
+import json
+import platform
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from feddst.data import Dataset, federate, load
+from feddst.engines import make_engine
+from feddst.experiment.config import RunConfig
+from feddst.experiment.loop import Silent, play
+from feddst.experiment.metrics import Row
+from feddst.experiment.presets import PRESETS
+from feddst.experiment.run import Run
+from feddst.models import make_module, network
+from feddst.options import updated
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One line of the record: a preset, with what is changed in it, and what is expected at the end."""
+
+    name: str
+    preset: str
+    changes: dict[str, Any]
+    expected: str
+
+
+CLAIMS = (
+    Claim("FedDST, paper", "table1-feddst", {"data.partition": "shards"}, "at least 95 %"),
+    Claim("FedAvgM, paper", "table1-fedavgm", {"data.partition": "shards"}, "at least 97 %"),
+    Claim("FedDST, published code", "table1-feddst-published", {}, "about 81 ± 3 %"),
+)
+
+
+class Printer(Silent):
+    """One line for each evaluation."""
+
+    def row(self, run: Run, row: Row) -> None:
+        if row.accuracy is not None:
+            print(f"{run.name} round {row.round}: {100 * row.accuracy:.2f} %", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--workers", type=int, default=0)
+    parser.add_argument("--commit", default="", help="where the tree is not a git checkout")
+    args = parser.parse_args()
+    dataset = load(RunConfig().data)
+    record = {
+        "command": " ".join(["python", *sys.argv]),
+        "commit": args.commit or _commit(),
+        "machine": f"{platform.machine()}, torch {torch.__version__}, CPU",
+        "rounds": args.rounds,
+        "claims": {claim.name: _measure(claim, args, dataset) for claim in CLAIMS},
+    }
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    args.out.write_text(json.dumps(record, indent=1) + "\n")
+    for name, claim in record["claims"].items():
+        print(
+            f"{name}: {claim['mean']:.2f} ± {claim['std']:.2f} % at round {args.rounds}, expected {claim['expected']}"
+        )
+
+
+def _measure(claim: Claim, args: argparse.Namespace, dataset: Dataset) -> dict[str, Any]:
+    changes = {"rounds": args.rounds, "cap_gib": 0.0, "engine.workers": args.workers, **claim.changes}
+    base = updated(updated(RunConfig(), PRESETS[claim.preset].options), changes)
+    runs = [_prepare(updated(base, {"seed": seed}), dataset) for seed in args.seeds]
+    module = network(base.model, dataset.input_shape, dataset.num_classes)
+    with closing(make_engine(base.engine, module, dataset)) as engine:
+        play(runs, engine, Printer())
+    finals = [100 * run.summary().final for run in runs]
+    return {
+        "preset": claim.preset,
+        "changes": claim.changes,
+        "expected": claim.expected,
+        "seeds": args.seeds,
+        "final": finals,
+        "best": [100 * run.summary().best for run in runs],
+        "mean": statistics.mean(finals),
+        "std": statistics.stdev(finals) if len(finals) > 1 else 0.0,
+        "curves": {str(run.config.seed): _curve(run.rows) for run in runs},
+    }
+
+
+def _prepare(config: RunConfig, dataset: Dataset) -> Run:
+    def fresh() -> torch.nn.Module:
+        return network(config.model, dataset.input_shape, dataset.num_classes)
+
+    return Run(config, federate(config.data, config.seed, dataset), make_module(fresh, config.seed))
+
+
+def _curve(rows: Sequence[Row]) -> list[dict[str, float]]:
+    return [
+        {
+            "round": row.round,
+            "accuracy": row.accuracy,
+            "global": row.accuracy_global or 0.0,
+            "upload_gib": row.upload_gib,
+        }
+        for row in rows
+        if row.accuracy is not None
+    ]
+
+
+def _commit() -> str:
+    return subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+
+
+if __name__ == "__main__":
+    main()

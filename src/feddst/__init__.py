@@ -1,0 +1,28 @@
+"""Federated learning with dynamic sparse training.
+
+    import feddst
+
+    result = feddst.run(feddst.RunConfig(method="feddst", rounds=20))
+    print(result.summary.best)
+"""
+
+from feddst.data import Dataset, Federation
+from feddst.errors import FeddstError
+from feddst.experiment import CompareConfig, Comparison, Result, RunConfig, compare, run
+from feddst.methods import METHODS
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "METHODS",
+    "CompareConfig",
+    "Comparison",
+    "Dataset",
+    "FeddstError",
+    "Federation",
+    "Result",
+    "RunConfig",
+    "__version__",
+    "compare",
+    "run",
+]

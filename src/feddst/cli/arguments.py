@@ -1,0 +1,62 @@
+"""Command-line words to option values, by the declarations in the config dataclasses."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from feddst.errors import OptionError
+from feddst.options import Option, hint
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What a command was given: option values by dotted name, and the words that belong to no option."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    words: tuple[str, ...] = ()
+    help: bool = False
+
+
+def parse(given: Sequence[str], options: Sequence[Option], *, words: int = 0) -> Arguments:
+    """Read `--name value` and `--name=value`, and up to `words` words without a name.
+
+    Dashes and underscores in names mean the same. A yes-or-no option stands alone and means yes.
+    """
+    known = {opt.name: opt for opt in options}
+    values: dict[str, Any] = {}
+    loose: list[str] = []
+    rest = iter(given)
+    for word in rest:
+        if word in ("-h", "--help"):
+            return Arguments(help=True)
+        if not word.startswith("-"):
+            loose.append(word)
+            continue
+        opt, text = _option(word, known)
+        if opt.name in values:
+            raise OptionError(f"--{opt.name} is given twice")
+        values[opt.name] = opt.parse(_value(opt, text, rest))
+    if len(loose) > words:
+        raise OptionError(f"unexpected argument {loose[words]!r}; options are written --name value")
+    return Arguments(values, tuple(loose))
+
+
+def _option(word: str, known: dict[str, Option]) -> tuple[Option, str | None]:
+    """The option that a word names, and the value if it stands in the same word."""
+    given, equals, text = word.partition("=")
+    name = given.removeprefix("--").replace("-", "_")
+    if not given.startswith("--") or name not in known:
+        near = hint(given, [f"--{name}" for name in known]).replace("'", "")
+        raise OptionError(f"unknown option {given}{near}")
+    return known[name], text if equals else None
+
+
+def _value(opt: Option, text: str | None, rest: Iterator[str]) -> str:
+    if text is not None:
+        return text
+    if opt.type is bool:
+        return "true"
+    text = next(rest, None)
+    if text is None or text.startswith("--"):
+        raise OptionError(f"--{opt.name} needs a value: {opt.allowed()}")
+    return text

@@ -1,0 +1,43 @@
+"""How far a run is, and how long it will still take."""
+
+from feddst.experiment.config import RunConfig
+from feddst.experiment.metrics import GIB, Row
+
+MIB = 8 * 2**20
+RECENT = 10
+
+
+class Pace:
+    """Follows one run, row by row."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self._rounds = config.rounds
+        self._cap = config.cap_gib * GIB
+        self._recent: list[float] = []
+
+    def add(self, row: Row) -> None:
+        """A round has ended."""
+        self._recent = [*self._recent, row.seconds][-RECENT:]
+
+    @property
+    def seconds_a_round(self) -> float:
+        """The mean over the last few rounds."""
+        return sum(self._recent) / len(self._recent) if self._recent else 0.0
+
+    def done(self, row: Row) -> float:
+        """The share of the run that is over after `row`: of its rounds or its upload, whichever ends it first."""
+        return min(1.0, max(_share(row.round, self._rounds), _share(row.upload_bits, self._cap)))
+
+    def seconds_left(self, row: Row) -> float:
+        """An estimate from the pace of the last few rounds."""
+        done = self.done(row)
+        return self.seconds_a_round * row.round * (1 - done) / done if done else 0.0
+
+
+def mib(row: Row) -> str:
+    """The upload so far."""
+    return f"{row.upload_bits / MIB:,.1f} MiB"
+
+
+def _share(amount: float, limit: float) -> float:
+    return amount / limit if limit else 0.0

@@ -1,0 +1,9 @@
+"""Data sets, how they are divided among clients, and the federation that results."""
+
+from feddst.data.config import DataConfig
+from feddst.data.dataset import Dataset
+from feddst.data.federation import Federation
+from feddst.data.partition import Partition, split
+from feddst.data.sources import federate, load
+
+__all__ = ["DataConfig", "Dataset", "Federation", "Partition", "federate", "load", "split"]

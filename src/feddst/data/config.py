@@ -1,0 +1,38 @@
+"""The options of the data: which set, where it lies, and how it is divided among clients."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from feddst.options import flatten, option, options_of
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Which data set, and how its training images are divided among the clients."""
+
+    dataset: Literal["mnist", "cifar10", "cifar100", "folder"] = option(
+        "mnist", "data set; mnist is bundled, cifar is downloaded, folder is your own images"
+    )
+    root: str = option(
+        "",
+        "directory where data is found or put; empty: $FEDDST_DATA, else a per-user cache. "
+        "For folder: the image directory or tar archive itself",
+    )
+    partition: Literal["classes", "shards", "dirichlet", "iid"] = option(
+        "classes",
+        "classes: distinct classes for each client (the paper); shards: label-sorted shards (its published "
+        "code); dirichlet: class proportions drawn with beta, all images used; iid: drawn from all images",
+    )
+    clients: int = option(400, "number of clients", at_least=1)
+    classes_per_client: int = option(2, "classes, or shards, of each client (iid: a factor of its images)", at_least=1)
+    images_per_class: int = option(
+        20, "training images of each class, or shard, of a client (iid: a factor of its images)", at_least=1
+    )
+    beta: float = option(0.1, "dirichlet: concentration; smaller means more uneven clients", above=0, at_most=1e6)
+    min_images: int = option(2, "dirichlet: training images of the smallest client", at_least=1)
+
+    def check(self) -> None:
+        """Raise `OptionError` at the first option, named `data.…`, that holds a value it does not allow."""
+        values = flatten(self, "data.")
+        for opt in options_of(DataConfig, "data."):
+            opt.check(values[opt.name])

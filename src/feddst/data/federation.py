@@ -1,0 +1,110 @@
+"""A data set and its division among clients: what an experiment trains and tests on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from feddst.data.dataset import Dataset, Pair
+from feddst.data.partition import Indices, Partition, count_classes, held_class_tests
+from feddst.errors import DataError
+
+
+@dataclass(frozen=True, eq=False)
+class Federation:
+    """The clients of an experiment: `partition` says which images of `dataset` each one holds.
+
+    `description` says in words how they were divided, for titles.
+    """
+
+    dataset: Dataset
+    partition: Partition
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        train, test = self.partition.train, self.partition.test
+        if not train or len(train) != len(test):
+            raise DataError(f"a partition needs clients: {len(train)} training sets and {len(test)} test sets")
+        for client in range(len(train)):
+            _check_indices(f"client {client}: train", train[client], len(self.dataset.train_labels))
+            _check_indices(f"client {client}: test", test[client], len(self.dataset.test_labels))
+
+    @classmethod
+    def from_clients(
+        cls,
+        train: Sequence[Pair],
+        test: Pair,
+        client_test: Sequence[npt.NDArray[np.integer]] | None = None,
+        *,
+        name: str = "clients",
+        classes: tuple[str, ...] = (),
+        mean: tuple[float, ...] = (),
+        std: tuple[float, ...] = (),
+    ) -> "Federation":
+        """A federation from each client's own (images, labels), and one test set for all.
+
+        `client_test` holds each client's positions in the test set; without it a client is tested on all test
+        images of the classes it holds.
+        """
+        one_test = (test[0][:1], test[1][:1])  # enough to compare with; the whole is checked once, below
+        owned = [
+            Dataset.from_arrays(pair, one_test, name=f"{name}: client {client}", classes=classes)
+            for client, pair in enumerate(train)
+        ]
+        if not owned:
+            raise DataError(f"{name}: needs at least one client")
+        dataset = Dataset.from_arrays(
+            (
+                torch.cat([data.train_images for data in owned]),
+                torch.cat([data.train_labels for data in owned]),
+            ),
+            test,
+            name=name,
+            classes=classes,
+            mean=mean,
+            std=std,
+        )
+        ends = np.cumsum([len(data.train_labels) for data in owned])
+        given = tuple(np.split(np.arange(ends[-1], dtype=np.int64), ends[:-1]))
+        if client_test is None:
+            counts = count_classes(dataset.train_labels.numpy(), given, dataset.num_classes)
+            tests = held_class_tests(counts, dataset.test_labels.numpy())
+        else:
+            tests = tuple(_as_indices(np.asarray(indices)) for indices in client_test)
+        return cls(dataset, Partition(given, tests), f"{name}, {len(owned)} clients")
+
+    @property
+    def num_clients(self) -> int:
+        """How many clients there are."""
+        return len(self.partition.train)
+
+    def client_data(self, client: int) -> tuple[Tensor, Tensor]:
+        """Network inputs float [n, *input_shape] and int64 labels [n] of one client's training images."""
+        indices = torch.tensor(self.partition.train[client])
+        return self.dataset.inputs(self.dataset.train_images[indices]), self.dataset.train_labels[indices]
+
+    def test_data(self) -> tuple[Tensor, Tensor]:
+        """All test images, as stored, and their labels; `partition.test` points into them."""
+        return self.dataset.test_images, self.dataset.test_labels
+
+    def class_counts(self) -> Indices:
+        """How many training images of each class each client holds, int64 [clients, classes]."""
+        return count_classes(self.dataset.train_labels.numpy(), self.partition.train, self.dataset.num_classes)
+
+
+def _as_indices(array: npt.NDArray[np.generic]) -> Indices:
+    """Integers widened to int64; anything else is left for the check to refuse."""
+    return array.astype(np.int64) if array.dtype.kind in "iu" else cast(Indices, array)
+
+
+def _check_indices(what: str, indices: Indices, images: int) -> None:
+    if indices.dtype != np.int64 or indices.ndim != 1:
+        raise DataError(f"{what} indices must be int64 [n], got {indices.dtype} {list(indices.shape)}")
+    if len(indices) == 0:
+        raise DataError(f"{what} has no images")
+    if indices.min() < 0 or indices.max() >= images:
+        raise DataError(f"{what} indices must be 0 to {images - 1}, got {indices.min()} to {indices.max()}")

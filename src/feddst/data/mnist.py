@@ -1,0 +1,68 @@
+"""MNIST, bundled with the package, read from its four IDX files."""
+
+import gzip
+import hashlib
+import zlib
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from feddst.data.dataset import Dataset
+from feddst.errors import DataError
+
+BUNDLED = Path(__file__).parent / "bundled"
+
+# sha256 of the decompressed contents, equal to those of the official files.
+SHA256 = {
+    "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+    "train-labels-idx1-ubyte": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+    "t10k-images-idx3-ubyte": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+    "t10k-labels-idx1-ubyte": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+}
+LARGEST = 60_000 * 28 * 28 + 16
+UBYTE = 0x08
+
+
+def load_mnist(folder: Path = BUNDLED) -> Dataset:
+    """MNIST: 60,000 training and 10,000 test images, uint8 [N, 1, 28, 28]."""
+    images = {name: torch.from_numpy(_read(folder, name).copy()) for name in SHA256}
+    return Dataset(
+        name="mnist",
+        train_images=images["train-images-idx3-ubyte"].unsqueeze(1),
+        train_labels=images["train-labels-idx1-ubyte"].long(),
+        test_images=images["t10k-images-idx3-ubyte"].unsqueeze(1),
+        test_labels=images["t10k-labels-idx1-ubyte"].long(),
+        classes=tuple("0123456789"),
+        mean=(0.1307,),
+        std=(0.3081,),
+    )
+
+
+def parse_idx(content: bytes, name: str, dims: int) -> npt.NDArray[np.uint8]:
+    """The uint8 array with `dims` dimensions that an IDX file holds; `name` is for messages."""
+    header = 4 + 4 * dims
+    if len(content) < header or content[:4] != bytes((0, 0, UBYTE, dims)):
+        raise DataError(f"{name}: not an IDX file of unsigned bytes with {dims} dimensions")
+    shape = tuple(int(size) for size in np.frombuffer(content, ">u4", dims, offset=4))
+    body = len(content) - header
+    # Python integers, since the product of damaged sizes may not fit in 64 bits.
+    expected = 1
+    for size in shape:
+        expected *= size
+    if body != expected:
+        raise DataError(f"{name}: {body} bytes of data, but its header says {expected}")
+    return np.frombuffer(content, np.uint8, offset=header).reshape(shape)
+
+
+def _read(folder: Path, name: str) -> npt.NDArray[np.uint8]:
+    path = folder / f"{name}.gz"
+    try:
+        with gzip.open(path) as stream:
+            content = stream.read(LARGEST + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: cannot be read ({error}); reinstall feddst") from None
+    if hashlib.sha256(content).hexdigest() != SHA256[name]:
+        raise DataError(f"{path}: damaged (its sha256 is not the official one); reinstall feddst")
+    return parse_idx(content, str(path), dims=3 if "idx3" in name else 1)

@@ -1,0 +1,85 @@
+"""CIFAR's pickles, read without letting them call anything.
+
+Pickle is a program that names the functions to run. Here every name it may use stands for a plain record
+of what it was called with, and every other name is refused.
+"""
+
+import io
+import pickle
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from feddst.errors import DataError
+
+
+def load_pickle(content: bytes, name: str) -> dict[str, Any]:
+    """The dictionary that a pickle of plain values and uint8 arrays holds; `name` is for messages."""
+    try:
+        loaded = _Restricted(io.BytesIO(content), encoding="bytes").load()
+        if not isinstance(loaded, dict):
+            raise ValueError("it holds no dictionary")
+        return {_text(key): _plain(value) for key, value in loaded.items()}
+    except Exception as error:  # damaged bytes can make the unpickler raise nearly anything
+        raise DataError(f"{name}: damaged or not a CIFAR file ({error})") from None
+
+
+class _Recorded:
+    """What the pickle builds in place of an object: nothing but the arguments and the state."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self.arguments = arguments
+        self.state: Any = None
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+
+class _Array(_Recorded):
+    def value(self) -> npt.NDArray[np.uint8]:
+        _, shape, dtype, fortran, raw = self.state
+        if not isinstance(dtype, _DType) or dtype.arguments[0] not in ("u1", b"u1"):
+            raise ValueError("an array is not of unsigned bytes")
+        if not isinstance(raw, bytes):
+            raise ValueError("an array holds no bytes")
+        return np.frombuffer(raw, np.uint8).reshape(shape, order="F" if fortran else "C")
+
+
+class _DType(_Recorded):
+    pass
+
+
+class _Latin1(_Recorded):
+    """Stands for `codecs.encode`, with which Python 3 writes bytes in old protocols."""
+
+    def __new__(cls, text: str, codec: str) -> Any:
+        if codec != "latin1":
+            raise ValueError(f"codec {codec!r} is not allowed")
+        return text.encode("latin1")
+
+
+class _Restricted(pickle.Unpickler):
+    allowed = {  # noqa: RUF012
+        ("numpy.core.multiarray", "_reconstruct"): _Array,
+        ("numpy._core.multiarray", "_reconstruct"): _Array,
+        ("numpy", "ndarray"): _Array,
+        ("numpy", "dtype"): _DType,
+        ("_codecs", "encode"): _Latin1,
+    }
+
+    def find_class(self, module: str, name: str) -> type[_Recorded]:
+        if (module, name) not in self.allowed:
+            raise pickle.UnpicklingError(f"the name {module}.{name} is not allowed")
+        return self.allowed[module, name]
+
+    def persistent_load(self, pid: Any) -> NoReturn:
+        raise pickle.UnpicklingError("persistent ids are not allowed")
+
+
+def _text(key: Any) -> str:
+    return key.decode("latin1") if isinstance(key, bytes) else str(key)
+
+
+def _plain(value: Any) -> Any:
+    return value.value() if isinstance(value, _Array) else value

@@ -1,0 +1,64 @@
+"""From options to data: finding a data set by name, and dividing it."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from feddst.data.cifar import CIFAR10, CIFAR100, load_cifar
+from feddst.data.config import DataConfig
+from feddst.data.dataset import Dataset
+from feddst.data.federation import Federation
+from feddst.data.folders import load_folder
+from feddst.data.mnist import load_mnist
+from feddst.data.partition import split
+from feddst.errors import DataError, OptionError
+
+
+def load(config: DataConfig) -> Dataset:
+    """The data set that `config` names, from the package, the disk or the net."""
+    config.check()
+    return LOADERS[config.dataset](config)
+
+
+def federate(config: DataConfig, seed: int, dataset: Dataset | None = None) -> Federation:
+    """`dataset`, or the one that `config` names, divided among clients as `config` says."""
+    dataset = load(config) if dataset is None else dataset
+    description = f"{dataset.name}, {_describe(config)}, seed {seed}"
+    return Federation(dataset, split(dataset, config, seed), description)
+
+
+def data_directory(config: DataConfig) -> Path:
+    """Where data is found or put: `data.root`, else `$FEDDST_DATA`, else a cache directory of the user's."""
+    given = config.root or os.environ.get("FEDDST_DATA", "")
+    if given:
+        return Path(given).expanduser()
+    try:
+        import pooch
+    except ImportError:
+        raise DataError("set data.root or FEDDST_DATA to the data's directory (pooch is not installed)") from None
+    return Path(pooch.os_cache("feddst"))
+
+
+def _load_folder(config: DataConfig) -> Dataset:
+    if not config.root:
+        raise OptionError("data.root must name an image directory or tar archive when data.dataset is folder")
+    return load_folder(Path(config.root).expanduser())
+
+
+LOADERS: dict[str, Callable[[DataConfig], Dataset]] = {
+    "mnist": lambda config: load_mnist(),
+    "cifar10": lambda config: load_cifar(CIFAR10, data_directory(config)),
+    "cifar100": lambda config: load_cifar(CIFAR100, data_directory(config)),
+    "folder": _load_folder,
+}
+
+
+def _describe(config: DataConfig) -> str:
+    each, size = config.classes_per_client, config.images_per_class
+    details = {
+        "classes": f"{each} × {size} images",
+        "shards": f"{each} × {size} images",
+        "dirichlet": f"beta {config.beta:g}",
+        "iid": f"{each * size} images",
+    }
+    return f"{config.clients} clients, {config.partition} partition ({details[config.partition]})"

@@ -1,0 +1,17 @@
+"""What carries out clients' work. `reference` is slow, plain and obviously correct."""
+
+from feddst.engines.base import Engine, Evaluation, Job, Outcome
+from feddst.engines.processes import ProcessEngine
+from feddst.engines.reference import ReferenceEngine
+from feddst.engines.select import EngineConfig, make_engine
+
+__all__ = [
+    "Engine",
+    "EngineConfig",
+    "Evaluation",
+    "Job",
+    "Outcome",
+    "ProcessEngine",
+    "ReferenceEngine",
+    "make_engine",
+]

@@ -1,0 +1,133 @@
+"""One client's round, as plainly as it can be written. Every faster engine is tested against this."""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from feddst.engines.base import Job, Outcome
+from feddst.engines.readjust import readjust
+from feddst.errors import TrainingError
+from feddst.models import load, persistent_buffers
+from feddst.protocol import ClientState, Masks, Tensors, Update, minibatches
+from feddst.protocol.keys import torch_seed
+
+
+@dataclass
+class Client:
+    """A client in the middle of its round. `velocity` is SGD's momentum, new each round."""
+
+    module: nn.Module
+    job: Job
+    params: dict[str, nn.Parameter]
+    masks: Masks
+    received: Tensors
+    velocity: dict[str, Tensor]
+
+    def step(self, batch: Tensor) -> Tensor:
+        """One SGD step on the images `batch` (int64 indices); returns the loss before it."""
+        work = self.job.work
+        loss = F.cross_entropy(self.module(self.job.inputs[batch]), self.job.labels[batch])
+        gradients = torch.autograd.grad(loss, list(self.params.values()), allow_unused=True)
+        with torch.no_grad():
+            for (name, theta), g in zip(self.params.items(), gradients, strict=True):
+                step = work.local.l2 * theta if g is None else g.add_(theta, alpha=work.local.l2)
+                if work.proximal is not None and work.proximal.gradient == "exact":
+                    step.add_(theta - self.received[name], alpha=work.proximal.mu)
+                if name in self.masks:
+                    step.mul_(self.masks[name])
+                theta.sub_(self.velocity[name].mul_(work.local.momentum).add_(step), alpha=work.local.lr)
+        return loss.detach()
+
+    def mean_gradient(self, images: Tensor) -> dict[str, Tensor]:
+        """The task loss's gradient averaged over `images`, dense, with dropout off and BatchNorm frozen."""
+        self.module.eval()
+        total = {name: torch.zeros_like(value) for name, value in self.params.items()}
+        for chunk in torch.split(images, 256):
+            loss = F.cross_entropy(self.module(self.job.inputs[chunk]), self.job.labels[chunk], reduction="sum")
+            gradients = torch.autograd.grad(loss, list(self.params.values()), allow_unused=True)
+            for name, g in zip(total, gradients, strict=True):
+                if g is not None:
+                    total[name] += g / len(images)
+        self.module.train()
+        return total
+
+
+def train_client(module: nn.Module, job: Job) -> Outcome:
+    """Carry out one job in `module`, whose tensors are overwritten."""
+    sent, work, device = job.broadcast, job.work, job.inputs.device
+    kept = {name: job.state.tensors[name] for name in work.keep if name in job.state.tensors}
+    load(module, {**sent.params, **kept}, sent.buffers)
+    module.train()
+    params = dict(module.named_parameters())
+    client = Client(
+        module=module,
+        job=job,
+        params=params,
+        masks={name: mask.to(device) for name, mask in sent.masks.items()},
+        received={name: value.detach().clone() for name, value in params.items()},
+        velocity={name: torch.zeros_like(value) for name, value in params.items()},
+    )
+    cuda = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=cuda):
+        torch.manual_seed(torch_seed(job.seed, f"torch {sent.round} {job.client}"))
+        loss = _train(client) if work.train else 0.0
+    return _outcome(client, loss)
+
+
+def _train(client: Client) -> float:
+    """All epochs, with the readjustment after its own; returns the last epoch's mean loss."""
+    job, work = client.job, client.job.work
+    epochs = minibatches(len(job.labels), work.local, job.seed, job.broadcast.round, job.client)
+    loss = 0.0
+    for epoch, batches in enumerate(epochs, 1):
+        total = torch.zeros((), device=job.inputs.device)
+        for indices in batches:
+            batch = torch.from_numpy(indices).to(job.inputs.device)
+            total += client.step(batch) * len(batch)
+        loss = float(total) / len(job.labels)
+        if not torch.isfinite(total):
+            raise TrainingError(
+                f"client {job.client} diverged in round {job.broadcast.round}, epoch {epoch}: its loss is {loss} "
+                f"(lower local.lr, now {work.local.lr:g})"
+            )
+        if work.readjust is not None and epoch == min(work.readjust.after_epoch, work.local.epochs):
+            client.masks = readjust(client, work.readjust, batch)
+    return loss
+
+
+def _outcome(client: Client, loss: float) -> Outcome:
+    job, work = client.job, client.job.work
+    final = {name: value.detach().cpu().clone() for name, value in client.params.items()}
+    for name, value in final.items():
+        if not torch.isfinite(value).all():
+            raise TrainingError(
+                f"client {job.client} diverged in round {job.broadcast.round}: {name} is not finite "
+                f"(lower local.lr, now {work.local.lr:g})"
+            )
+    masks = {name: mask.cpu() for name, mask in client.masks.items()}
+    changed = any(not torch.equal(mask, job.broadcast.masks[name]) for name, mask in masks.items())
+    update = Update(
+        client=job.client,
+        round=job.broadcast.round,
+        weight=_weight(client),
+        params={name: value for name, value in final.items() if name not in work.keep},
+        buffers={name: value.detach().cpu().clone() for name, value in persistent_buffers(client.module)},
+        masks=masks if changed else None,
+        extra=_reports(client),
+        loss=loss,
+    )
+    return Outcome(update, ClientState({**job.state.tensors, **{name: final[name] for name in work.keep}}))
+
+
+def _reports(client: Client) -> dict[str, Tensors]:
+    if "gradient" not in client.job.work.report:
+        return {}
+    images = torch.arange(len(client.job.labels), device=client.job.inputs.device)
+    return {"gradient": {name: g.cpu() for name, g in client.mean_gradient(images).items()}}
+
+
+def _weight(client: Client) -> int:
+    images, local = len(client.job.labels), client.job.work.local
+    return images if local.weigh_by == "images" else -(-images // local.batch)

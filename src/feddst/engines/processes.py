@@ -1,0 +1,110 @@
+"""The reference engine on several cores: clients shared out to worker processes, with identical results."""
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import replace
+from queue import SimpleQueue
+from typing import Any
+
+from torch import nn
+
+from feddst.data import Dataset
+from feddst.engines.base import Evaluation, Job, Outcome
+from feddst.engines.reference import chunk_starts, joined
+from feddst.engines.worker import Chunk, Load, Request, Setup, receive, send
+from feddst.errors import TrainingError
+from feddst.protocol import Tensors
+
+
+class ProcessEngine:
+    """Hands each job to the next idle worker. `close` ends the workers; so does the end of this process."""
+
+    def __init__(self, module: nn.Module, dataset: Dataset, workers: int) -> None:
+        self._starts = chunk_starts(dataset)
+        self._workers = [_start() for _ in range(workers)]
+        self._idle: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
+        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="feddst-worker")
+        for worker in self._workers:
+            assert worker.stdin is not None
+            send(worker.stdin, Setup(module, _test_part(dataset)))
+            self._idle.put(worker)
+
+    def train(self, jobs: Sequence[Job]) -> Iterator[tuple[int, Outcome]]:
+        futures = {self._threads.submit(self._ask, job): index for index, job in enumerate(jobs)}
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        finally:
+            for future in futures:
+                future.cancel()
+
+    def evaluate(self, models: Sequence[tuple[Tensors, Tensors]]) -> list[Evaluation]:
+        return [self._evaluate(model) for model in models]
+
+    def close(self) -> None:
+        self._threads.shutdown(cancel_futures=True)
+        for worker in self._workers:
+            worker.kill()
+        for worker in self._workers:
+            worker.communicate()
+
+    def _evaluate(self, model: tuple[Tensors, Tensors]) -> Evaluation:
+        for worker in self._workers:
+            _exchange(worker, Load(model))
+        chunks: Iterable[Any] = self._threads.map(self._ask, map(Chunk, self._starts))
+        return joined(list(chunks))
+
+    def _ask(self, request: Request) -> Any:
+        worker = self._idle.get()
+        try:
+            return _exchange(worker, request)
+        finally:
+            self._idle.put(worker)
+
+
+def can_travel(module: nn.Module) -> bool:
+    """Whether a fresh process can rebuild this module: it cannot if its class lives in the user's script."""
+    homes = {type(part).__module__ for part in module.modules()}
+    if "__main__" in homes:
+        return False
+    try:
+        pickle.dumps(module)
+    except Exception:
+        return False
+    return True
+
+
+def _test_part(dataset: Dataset) -> Dataset:
+    """What workers need of the data: training images come with each job."""
+    return replace(
+        dataset, train_images=dataset.train_images[:1].clone(), train_labels=dataset.train_labels[:1].clone()
+    )
+
+
+def _start() -> "subprocess.Popen[bytes]":
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    return subprocess.Popen(
+        [sys.executable, "-c", "from feddst.engines.worker import main; main()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment,
+    )
+
+
+def _exchange(worker: "subprocess.Popen[bytes]", request: Request) -> Any:
+    assert worker.stdin is not None
+    assert worker.stdout is not None
+    try:
+        send(worker.stdin, request)
+        reply = receive(worker.stdout)
+    except (EOFError, OSError):
+        code = worker.wait()
+        raise TrainingError(f"a worker process ended unexpectedly with code {code} (out of memory?)") from None
+    if isinstance(reply, Exception):
+        raise reply
+    return reply

@@ -1,0 +1,89 @@
+"""The reference engine: one client after another, in this process."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from feddst.data import Dataset
+from feddst.engines.base import Evaluation, Job, Outcome
+from feddst.engines.client import train_client
+from feddst.models import load
+from feddst.protocol import Tensors
+
+CHUNK = 500
+"""Test images per forward pass: fixed, so that no result depends on how chunks are shared out."""
+
+
+class ReferenceEngine:
+    """Carries out jobs in `module`, whose tensors it overwrites, on a CPU or a CUDA device."""
+
+    def __init__(self, module: nn.Module, dataset: Dataset, device: torch.device) -> None:
+        self._module = _laid_out(module.to(device))
+        self._dataset = dataset
+        self._device = device
+
+    def train(self, jobs: Sequence[Job]) -> Iterator[tuple[int, Outcome]]:
+        for index, job in enumerate(jobs):
+            with reproducible():
+                outcome = train_client(self._module, self._placed(job))
+            yield index, outcome
+
+    def evaluate(self, models: Sequence[tuple[Tensors, Tensors]]) -> list[Evaluation]:
+        starts = chunk_starts(self._dataset)
+        return [joined([self.evaluate_chunk(model, start) for start in starts]) for model in models]
+
+    def evaluate_chunk(self, model: tuple[Tensors, Tensors], start: int) -> tuple[Tensor, float]:
+        """Which of the `CHUNK` test images from `start` on a model gets right, and the sum of their losses."""
+        images = self._dataset.test_images[start : start + CHUNK]
+        labels = self._dataset.test_labels[start : start + CHUNK].to(self._device)
+        load(self._module, *model)
+        self._module.eval()
+        with reproducible(), torch.no_grad():
+            outputs = self._module(_fast_layout(self._dataset.inputs(images).to(self._device)))
+            loss = F.cross_entropy(outputs, labels, reduction="sum")
+        return (outputs.argmax(dim=1) == labels).cpu(), float(loss)
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+    def _placed(self, job: Job) -> Job:
+        inputs = _fast_layout(job.inputs.to(self._device))
+        return replace(job, inputs=inputs, labels=job.labels.to(self._device))
+
+
+def chunk_starts(dataset: Dataset) -> range:
+    """Where each chunk of the test set begins."""
+    return range(0, len(dataset.test_labels), CHUNK)
+
+
+def joined(chunks: Sequence[tuple[Tensor, float]]) -> Evaluation:
+    """One evaluation from its chunks, summed in their order."""
+    correct = torch.cat([chunk for chunk, _ in chunks])
+    return Evaluation(correct, sum(loss for _, loss in chunks) / len(correct))
+
+
+@contextmanager
+def reproducible() -> Iterator[None]:
+    """One CPU thread, and on CUDA the deterministic float32 kernels: the same bits in every process."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
+            yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _fast_layout(inputs: Tensor) -> Tensor:
+    """Channels last, the layout in which PyTorch's CPU convolutions and pools are fastest."""
+    return inputs.contiguous(memory_format=torch.channels_last) if inputs.dim() == 4 else inputs
+
+
+def _laid_out(module: nn.Module) -> nn.Module:
+    for parameter in module.parameters():
+        parameter.data = _fast_layout(parameter.data)
+    return module

@@ -1,0 +1,104 @@
+"""A worker process: a reference engine behind a pair of pipes.
+
+The parent writes requests to standard input and reads replies from standard output, each a pickle behind its
+length. Both ends are the same program on the same machine, and nothing else can write to the pipes. The
+worker ends when the parent closes the pipe, or dies.
+"""
+
+import os
+import pickle
+import signal
+import struct
+import sys
+from dataclasses import dataclass
+from typing import IO, Any
+
+import torch
+from torch import nn
+
+from feddst.data import Dataset
+from feddst.engines.base import Job
+from feddst.engines.reference import ReferenceEngine
+from feddst.protocol import Tensors
+
+_LENGTH = struct.Struct("<Q")
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The first request: what to work with."""
+
+    module: nn.Module
+    dataset: Dataset
+
+
+@dataclass(frozen=True)
+class Load:
+    """Remember a model for the chunks to come."""
+
+    model: tuple[Tensors, Tensors]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Evaluate the remembered model on the chunk that begins at `start`."""
+
+    start: int
+
+
+Request = Setup | Job | Load | Chunk
+
+
+def send(pipe: IO[bytes], message: Any) -> None:
+    """Write one message."""
+    body = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
+    pipe.write(_LENGTH.pack(len(body)))
+    pipe.write(body)
+    pipe.flush()
+
+
+def receive(pipe: IO[bytes]) -> Any:
+    """Read one message; EOFError when the other end is gone."""
+    head = pipe.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        raise EOFError
+    (length,) = _LENGTH.unpack(head)
+    body = pipe.read(length)
+    if len(body) < length:
+        raise EOFError
+    return pickle.loads(body)
+
+
+class Worker:
+    """Answers requests one by one."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._engine = ReferenceEngine(setup.module, setup.dataset, torch.device("cpu"))
+        self._model: tuple[Tensors, Tensors] = ({}, {})
+
+    def answer(self, request: Request) -> Any:
+        if isinstance(request, Job):
+            [(_, outcome)] = self._engine.train([request])
+            return outcome
+        if isinstance(request, Chunk):
+            return self._engine.evaluate_chunk(self._model, request.start)
+        if isinstance(request, Load):
+            self._model = request.model
+        return None
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    requests, replies = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    try:
+        worker = Worker(receive(requests))
+        while True:
+            request = receive(requests)
+            try:
+                reply = worker.answer(request)
+            except Exception as error:
+                reply = error
+            send(replies, reply)
+    except (EOFError, BrokenPipeError):
+        os._exit(0)

@@ -1,0 +1,28 @@
+"""What can go wrong, each as one line a user can act on.
+
+The command line prints the message and exits with code 2; the Python API raises.
+"""
+
+
+class FeddstError(Exception):
+    """Base of every error this package raises on purpose."""
+
+
+class OptionError(FeddstError):
+    """An option has a value that is not allowed, or does not exist."""
+
+
+class DataError(FeddstError):
+    """A data set is missing, damaged, or cannot be split as asked."""
+
+
+class ModelError(FeddstError):
+    """A model cannot be federated as asked."""
+
+
+class TrainingError(FeddstError):
+    """Training cannot go on."""
+
+
+class CheckpointError(FeddstError):
+    """A run cannot be written, or continued from what is on disk."""

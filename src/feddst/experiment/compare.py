@@ -1,0 +1,120 @@
+"""Carrying out a comparison: one run after another, the finished ones skipped, the others resumed."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, Protocol
+
+from feddst.data import Dataset, Federation, load
+from feddst.experiment.comparison import CompareConfig, Comparison, Curve, Entry
+from feddst.experiment.config import RunConfig
+from feddst.experiment.loop import Silent, Watcher
+from feddst.experiment.reports import begin, refuse_foreign, write_reports
+from feddst.experiment.session import run
+from feddst.experiment.storage import RunDirectory
+from feddst.models import ModuleSource
+from feddst.options import updated
+
+Standing = Literal["new", "resumed", "finished"]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One run of a comparison, and how it stands before its turn; `place` counts from 1."""
+
+    place: int
+    total: int
+    entry: Entry
+    seed: int
+    config: RunConfig
+    directory: RunDirectory
+    standing: Standing
+
+
+class CompareWatcher(Watcher, Protocol):
+    """Somebody who looks on, and hears whose turn it is."""
+
+    def turn(self, turn: Turn) -> None:
+        """This run is about to begin, to go on, or to be skipped because it is finished."""
+        ...
+
+
+class SilentComparison(Silent):
+    """A watcher that shows nothing."""
+
+    def turn(self, turn: Turn) -> None:
+        pass
+
+
+def compare(
+    config: CompareConfig | None = None,
+    *,
+    out: str | Path,
+    model: ModuleSource | None = None,
+    data: Dataset | Federation | None = None,
+    watcher: CompareWatcher | None = None,
+) -> Comparison:
+    """Run every method with every seed, each into its own directory under `out`, and compare them.
+
+    All runs of a seed have the same partition and initial weights. Called again with the same `out`, it skips
+    runs that are finished and goes on with the others. `model` and `data` are as for `run`.
+    """
+    config = config or CompareConfig()
+    if isinstance(data, Federation):
+        config = replace(config, base=updated(config.base, {"data.clients": data.num_clients}))
+    config.check()
+    path = Path(out)
+    refuse_foreign(path, config)
+    turns = plan(config, path)
+    watcher = watcher or SilentComparison()
+    curves: list[Curve] = []
+    for turn in turns:
+        watcher.turn(turn)
+        if turn.standing != "finished":
+            data = load(config.base.data) if data is None else data
+            begin(path, config)
+        complete = turn.standing == "finished" or _play(turn, model, data, watcher)
+        curves.append(_curve(turn))
+        last = turn is turns[-1]
+        stopped = not complete or (not last and watcher.stop())
+        comparison = Comparison(config, tuple(curves), path, finished=complete and last)
+        if stopped or last or turn.standing != "finished":
+            write_reports(comparison)
+        if stopped:
+            break
+    return comparison
+
+
+def plan(config: CompareConfig, out: Path) -> list[Turn]:
+    """The runs in their order, seed by seed; raises if a directory holds a run that does not belong."""
+    pairs = [(entry, seed) for seed in config.seeds for entry in config.entries()]
+    turns: list[Turn] = []
+    for place, (entry, seed) in enumerate(pairs, 1):
+        one = entry.config(config.base, seed)
+        directory = RunDirectory(out / f"{entry.directory}-seed{seed}")
+        turns.append(Turn(place, len(pairs), entry, seed, one, directory, _standing(directory, one)))
+    return turns
+
+
+def _standing(directory: RunDirectory, config: RunConfig) -> Standing:
+    if not directory.exists():
+        return "new"
+    directory.refuse_other(config)
+    far_enough = _reaches(directory.stored_config(), config)
+    return "finished" if far_enough and directory.finished() is not None else "resumed"
+
+
+def _reaches(stored: RunConfig, wanted: RunConfig) -> bool:
+    """Whether a run that ended as `stored` says has gone as far as `wanted` asks; 0 is without end."""
+    limits = ((stored.rounds, wanted.rounds), (stored.cap_gib, wanted.cap_gib))
+    return all(old == new or old == 0 or (new != 0 and old >= new) for old, new in limits)
+
+
+def _play(turn: Turn, model: ModuleSource | None, data: Dataset | Federation | None, watcher: Watcher) -> bool:
+    """Take a run to its end; False if the watcher stopped it."""
+    resume = turn.standing == "resumed"
+    result = run(turn.config, model=model, data=data, out=turn.directory.path, resume=resume, watcher=watcher)
+    return result.finished
+
+
+def _curve(turn: Turn) -> Curve:
+    return Curve(turn.entry.label, turn.seed, tuple(turn.directory.rows()), turn.directory.path)

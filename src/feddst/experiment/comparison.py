@@ -1,0 +1,156 @@
+"""What a comparison is: several methods on the same seeds, and the curves that came of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from feddst.errors import OptionError
+from feddst.experiment.config import RunConfig, method_named, refuse_ineffective
+from feddst.experiment.metrics import GIB, Row, best_under
+from feddst.options import Option, hint, option, options_of, updated
+
+_PER_RUN = ("method", "seed")
+_SHARED = ("data", "engine", "method", "seed")
+"""What an entry may not change: with other data or another seed it would not be compared on equal terms."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One contestant: a method, with options of its own where `feddst:readjust.alpha=0.01` gives them."""
+
+    label: str
+    method: str
+    overrides: Mapping[str, Any]
+
+    @property
+    def directory(self) -> str:
+        """The label as part of a file name."""
+        return "".join(letter if letter.isalnum() or letter in "+-=._" else "-" for letter in self.label)
+
+    def config(self, base: RunConfig, seed: int) -> RunConfig:
+        """The run of this entry with one seed."""
+        return updated(base, {**self.overrides, "method": self.method, "seed": seed})
+
+
+@dataclass(frozen=True)
+class CompareConfig:
+    """Which methods are compared, on which seeds, at which upload caps; `base` is what their runs share."""
+
+    methods: tuple[str, ...] = option(
+        ("fedavgm", "randommask", "feddst"),
+        "what to compare; `feddst:readjust.alpha=0.01` is a method with an option of its own",
+    )
+    seeds: tuple[int, ...] = option((0,), "one run of every method for each of these seeds", at_least=0)
+    caps: tuple[float, ...] = option(
+        (), "upload caps in GiB, by the formula, at which the table gives the best accuracy", above=0
+    )
+    base: RunConfig = field(default_factory=RunConfig)
+
+    def entries(self) -> list[Entry]:
+        """What `methods` stands for, each checked."""
+        return [parse_entry(text) for text in self.methods]
+
+    def check(self) -> None:
+        """Raise `OptionError` at the first value that is not allowed, in any of the runs."""
+        values = {"methods": self.methods, "seeds": self.seeds, "caps": self.caps}
+        for opt in _own_options():
+            opt.check(values[opt.name])
+        for name in ("methods", "seeds"):
+            if not values[name]:
+                raise OptionError(f"{name} must not be empty")
+        entries = self.entries()
+        _refuse_twice("methods", [entry.directory for entry in entries])
+        _refuse_twice("seeds", self.seeds)
+        for entry in entries:
+            entry.config(self.base, self.seeds[0]).check()
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The rows of one run of a comparison."""
+
+    label: str
+    seed: int
+    rows: tuple[Row, ...]
+    path: Path
+
+    def best(self, cap_gib: float) -> float | None:
+        """The best mean accuracy under an upload cap; None if nothing was evaluated under it."""
+        return best_under(self.rows, cap_gib)
+
+    def ended_before(self, cap_gib: float) -> bool:
+        """Whether another round would still have been under the cap: what is shown is not all there could be."""
+        if not self.rows:
+            return True
+        last = self.rows[-1].upload_bits
+        before = self.rows[-2].upload_bits if len(self.rows) > 1 else 0
+        return last + (last - before) <= cap_gib * GIB
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The curves so far, in the order in which they were run; `finished` is False if some are missing."""
+
+    config: CompareConfig
+    curves: tuple[Curve, ...]
+    path: Path
+    finished: bool
+
+    def of(self, label: str) -> list[Curve]:
+        """The curves of one entry, one a seed."""
+        return [curve for curve in self.curves if curve.label == label]
+
+
+def compare_options() -> list[Option]:
+    """Every option of a comparison: its own, and those of its runs apart from method and seed."""
+    return _own_options() + [opt for opt in options_of(RunConfig) if opt.name not in _PER_RUN]
+
+
+def compare_config(values: Mapping[str, Any]) -> CompareConfig:
+    """A comparison from options by dotted name.
+
+    With caps, a run ends at the largest of them, unless `cap_gib` or `rounds` say otherwise.
+    """
+    known = {opt.name: opt for opt in compare_options()}
+    for name in values:
+        if name not in known:
+            raise OptionError(f"unknown option {name!r}{hint(name, known)}")
+    own_names = {opt.name for opt in _own_options()}
+    own = {name: known[name].check(value) for name, value in values.items() if name in own_names}
+    shared = {name: value for name, value in values.items() if name not in own_names}
+    if own.get("caps"):
+        shared = {"cap_gib": max(own["caps"]), "rounds": 0} | shared
+    return CompareConfig(**own, base=updated(RunConfig(), shared))
+
+
+def parse_entry(text: str) -> Entry:
+    """An entry as a user writes it: a method's name, then `:option=value` for what it has of its own."""
+    name, *assignments = text.split(":")
+    method_named(name)
+    known = {opt.name: opt for opt in options_of(RunConfig)}
+    overrides: dict[str, Any] = {}
+    for assignment in assignments:
+        given, equals, value = assignment.partition("=")
+        key = given.strip().replace("-", "_")
+        if not equals:
+            raise OptionError(f"methods: {text!r} needs option=value after each colon, got {assignment!r}")
+        if key not in known:
+            raise OptionError(f"methods: unknown option {given!r} in {text!r}{hint(key, known)}")
+        if key.partition(".")[0] in _SHARED:
+            raise OptionError(f"methods: {key} in {text!r} must be the same for all that is compared")
+        overrides[key] = known[key].parse(value)
+    refuse_ineffective([name], overrides)
+    return Entry(text, name, overrides)
+
+
+def _own_options() -> list[Option]:
+    return [opt for opt in options_of(CompareConfig) if not opt.name.startswith("base.")]
+
+
+def _refuse_twice(name: str, values: Any) -> None:
+    seen = set()
+    for value in values:
+        if value in seen:
+            raise OptionError(f"{name} names {value} twice")
+        seen.add(value)

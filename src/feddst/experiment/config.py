@@ -1,0 +1,106 @@
+"""A run's config: groups of options declared where they are used, put together here."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from feddst.data import DataConfig
+from feddst.engines import EngineConfig
+from feddst.errors import OptionError
+from feddst.methods import METHODS, Method, ServerMomentum
+from feddst.models import ModelConfig
+from feddst.options import flatten, hint, one_of, option, updated, validate
+from feddst.protocol import Growth, LocalTraining, Proximal
+from feddst.sparsity import Sparsity, Timetable
+
+CHANGEABLE = frozenset({"rounds", "cap_gib", "engine.workers"})
+"""What may differ when a run is resumed: how far it goes, and how many processes work on it."""
+
+
+@dataclass(frozen=True)
+class CohortConfig:
+    """Who takes part in a round."""
+
+    size: int = option(20, "clients in a round", at_least=1)
+    sampling: Literal["without-replacement", "with-replacement"] = option(
+        "without-replacement", "how a round's clients are drawn; with replacement is the published code's way"
+    )
+    stragglers: float = option(
+        0.0, "share of a round's clients that manage only some of their epochs", at_least=0, at_most=1
+    )
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """One run of one method."""
+
+    method: str = option("feddst", "the method: `feddst methods` lists them")
+    seed: int = option(0, "every random draw of the run follows from this", at_least=0)
+    rounds: int = option(200, "stop after this many rounds; 0: only at the upload cap", at_least=0)
+    cap_gib: float = option(
+        0.0, "stop before the upload, by the paper's formula, passes this many GiB; 0: no cap", at_least=0
+    )
+    eval_every: int = option(5, "evaluate every this many rounds, and after the last", at_least=1)
+    checkpoint_every: int = option(10, "write a checkpoint every this many rounds, and after the last", at_least=1)
+    accounting: Literal["paper", "published"] = option(
+        "paper", "the cost formula: the paper's text, or what the published code adds up"
+    )
+    data: DataConfig = DataConfig()
+    model: ModelConfig = ModelConfig()
+    cohort: CohortConfig = CohortConfig()
+    local: LocalTraining = LocalTraining()
+    sparsity: Sparsity = Sparsity()
+    readjust: Timetable = Timetable()
+    growth: Growth = Growth()
+    proximal: Proximal = Proximal()
+    server: ServerMomentum = ServerMomentum()
+    engine: EngineConfig = EngineConfig()
+
+    def check(self) -> None:
+        """Raise `OptionError` at the first value that is not allowed."""
+        validate(self)
+        make_method(self).check()
+        if not self.rounds and not self.cap_gib:
+            raise OptionError("rounds is 0 and so is cap_gib: the run would never stop; set one of them")
+        if self.cohort.sampling == "without-replacement" and self.cohort.size > self.data.clients:
+            raise OptionError(f"cohort.size must be at most data.clients ({self.data.clients}), got {self.cohort.size}")
+        self.engine.torch_device()
+
+
+def make_method(config: RunConfig) -> Method:
+    """The method that a config names, with its groups of options and what it pins."""
+    kind = method_named(config.method)
+    config = updated(config, kind.pins)
+    return kind(**{field.name: getattr(config, field.name) for field in dataclasses.fields(kind)})
+
+
+def method_named(name: str) -> type[Method]:
+    """The method of this name, or an error with the nearest one."""
+    if name not in METHODS:
+        raise OptionError(f"method must be {one_of(METHODS)}, got {name!r}{hint(name, METHODS)}")
+    return METHODS[name]
+
+
+def refuse_ineffective(methods: Iterable[str], given: Mapping[str, Any]) -> None:
+    """Raise if an option that the user gave does nothing for any of these methods, or contradicts one."""
+    kinds = [method_named(name) for name in methods]
+    used = {field.name for kind in kinds for field in dataclasses.fields(kind)}
+    optional = {field.name for kind in METHODS.values() for field in dataclasses.fields(kind)}
+    names = ", ".join(kind.name for kind in kinds)
+    for name, value in given.items():
+        group = name.partition(".")[0]
+        if group in optional - used:
+            raise OptionError(f"{name} has no effect on {names}")
+        if all(kind.pins.get(name, value) != value for kind in kinds):
+            raise OptionError(f"{name} is fixed at {kinds[0].pins[name]} by {names}, got {value}")
+
+
+def differences(stored: RunConfig, wanted: RunConfig) -> list[str]:
+    """Options that differ between two configs beyond what a resumed run may change."""
+    old, new = flatten(stored), flatten(wanted)
+    return [
+        f"{name} was {old[name]!r}, now {new[name]!r}"
+        for name in old
+        if name not in CHANGEABLE and old[name] != new[name]
+    ]

@@ -1,0 +1,63 @@
+"""The round loop: the only one there is. It advances a list of runs in lockstep; one run is a list of one."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from feddst.engines import Engine
+from feddst.experiment.metrics import Row
+from feddst.experiment.run import Run
+
+
+class Watcher(Protocol):
+    """Somebody who looks on."""
+
+    def started(self, runs: Sequence[Run]) -> None:
+        """The loop is about to begin."""
+        ...
+
+    def row(self, run: Run, row: Row) -> None:
+        """A run has finished a round."""
+        ...
+
+    def stop(self) -> bool:
+        """Whether to leave off after this round; asked once a round."""
+        ...
+
+
+class Silent:
+    """A watcher that shows nothing and never stops a run."""
+
+    def started(self, runs: Sequence[Run]) -> None:
+        pass
+
+    def row(self, run: Run, row: Row) -> None:
+        pass
+
+    def stop(self) -> bool:
+        return False
+
+
+def play(runs: Sequence[Run], engine: Engine, watcher: Watcher) -> bool:
+    """Take every run to its end. Returns False if the watcher stopped it; checkpoints are written then too."""
+    live = [run for run in runs if not run.stopped_by]
+    watcher.started(live)
+    while live:
+        _round(live, engine, watcher)
+        live = [run for run in live if not run.stopped_by]
+        if live and watcher.stop():
+            for run in live:
+                run.save()
+            return False
+    return True
+
+
+def _round(runs: Sequence[Run], engine: Engine, watcher: Watcher) -> None:
+    jobs = [(run, place, job) for run in runs for place, job in enumerate(run.open_round())]
+    for index, outcome in engine.train([job for _, _, job in jobs]):
+        run, place, _ = jobs[index]
+        run.receive(place, outcome)
+    due = [run for run in runs if run.close_round()]
+    results = engine.evaluate([(run.state.params, run.state.buffers) for run in due])
+    evaluations = {id(run): result for run, result in zip(due, results, strict=True)}
+    for run in runs:
+        watcher.row(run, run.record(evaluations.get(id(run))))

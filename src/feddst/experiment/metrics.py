@@ -1,0 +1,116 @@
+"""One row a round, and what a run amounts to in the end."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from feddst.errors import CheckpointError
+
+GIB = 8 * 2**30
+"""Bits in a GiB."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is known after a round. Accuracies and `loss` are None in rounds without an evaluation.
+
+    `accuracy` is the mean over all clients of the global model's accuracy on the client's own test set,
+    `accuracy_worst` the mean over the worst tenth of them, `accuracy_global` the plain one on all test
+    images. Bits and FLOPs are totals since the first round.
+    """
+
+    round: int
+    accuracy: float | None
+    accuracy_worst: float | None
+    accuracy_global: float | None
+    loss: float | None
+    train_loss: float | None
+    density: float
+    entered: int
+    left: int
+    clients: int
+    upload_bits: int
+    download_bits: int
+    flops_dense: int
+    flops_sparse: int
+    seconds: float
+
+    @property
+    def upload_gib(self) -> float:
+        return self.upload_bits / GIB
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A run in a few numbers. Accuracies are means over clients, as fractions."""
+
+    best: float
+    best_round: int
+    final: float
+    last_ten: float
+    rounds: int
+    upload_gib: float
+    download_gib: float
+    seconds: float
+    stopped_by: str
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def client_accuracies(correct: NDArray[np.bool_], tests: Sequence[NDArray[np.int64]]) -> NDArray[np.float64]:
+    """Each client's accuracy on its own test set; correct: bool [test images]."""
+    return np.array([correct[indices].mean() for indices in tests])
+
+
+def worst_tenth(accuracies: NDArray[np.float64]) -> float:
+    """Mean accuracy of the worst tenth of the clients, rounded up to whole clients."""
+    return float(np.sort(accuracies)[: math.ceil(len(accuracies) / 10)].mean())
+
+
+def best_under(rows: Sequence[Row], cap_gib: float) -> float | None:
+    """The best mean accuracy evaluated before the upload passed the cap; None if there was no evaluation."""
+    seen = [row.accuracy for row in rows if row.accuracy is not None and row.upload_bits <= cap_gib * GIB]
+    return max(seen, default=None)
+
+
+def summarise(rows: Sequence[Row], stopped_by: str) -> Summary:
+    """The summary of a run's rows; at least one holds an evaluation."""
+    evaluated = [row for row in rows if row.accuracy is not None]
+    scores = [row.accuracy for row in evaluated if row.accuracy is not None]
+    best = int(np.argmax(scores))
+    return Summary(
+        best=scores[best],
+        best_round=evaluated[best].round,
+        final=scores[-1],
+        last_ten=float(np.mean(scores[-10:])),
+        rounds=rows[-1].round,
+        upload_gib=rows[-1].upload_gib,
+        download_gib=rows[-1].download_bits / GIB,
+        seconds=sum(row.seconds for row in rows),
+        stopped_by=stopped_by,
+    )
+
+
+def write_row(row: Row) -> str:
+    """A row as one line of `metrics.jsonl`."""
+    return json.dumps(asdict(row)) + "\n"
+
+
+def read_rows(path: Path, last_round: int | None = None) -> list[Row]:
+    """The rows of a `metrics.jsonl`, up to a round; a torn last line (a killed run) is left out."""
+    rows: list[Row] = []
+    for number, line in enumerate(path.read_text().splitlines(keepends=True), 1):
+        if not line.endswith("\n"):
+            break
+        try:
+            rows.append(Row(**json.loads(line)))
+        except (ValueError, TypeError):
+            raise CheckpointError(f"{path}, line {number}, is damaged") from None
+    return [row for row in rows if last_round is None or row.round <= last_round]

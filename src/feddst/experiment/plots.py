@@ -1,0 +1,128 @@
+"""A comparison as a picture: accuracy against upload."""
+
+import io
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from feddst.experiment.comparison import Comparison, Curve
+from feddst.experiment.storage import write_atomically
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Okabe and Ito's palette, which colour-blind readers can tell apart; its yellow is too faint for lines."""
+MIB = 8 * 2**20
+GREY = "#8a8a8a"
+FEW_POINTS = 30
+LABEL_GAP = 0.055
+
+
+@dataclass(frozen=True)
+class Band:
+    """Mean, lowest and highest accuracy [%] over seeds at each evaluated round, with the mean upload [MiB]."""
+
+    upload: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+
+
+def accuracy_against_upload(comparison: Comparison, path: Path) -> None:
+    """Write a PNG: for each entry the mean accuracy over seeds, with a band from the lowest to the highest."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4.8), layout="constrained")
+    FigureCanvasAgg(figure)
+    _draw(figure, comparison)
+    png = io.BytesIO()
+    figure.savefig(png, format="png", dpi=150)
+    write_atomically(path, png.getvalue())
+
+
+def band(curves: list[Curve]) -> Band:
+    """One entry's curves as one; a round counts with the seeds that have it."""
+    found: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    for curve in curves:
+        for row in curve.rows:
+            if row.accuracy is not None:
+                found[row.round].append((row.upload_bits / MIB, 100 * row.accuracy))
+    points = [np.array(found[r]) for r in sorted(found)]
+    mean = np.array([each.mean(axis=0) for each in points]).reshape(-1, 2)
+    low, high = np.array([each[:, 1].min() for each in points]), np.array([each[:, 1].max() for each in points])
+    return Band(mean[:, 0], mean[:, 1], low, high)
+
+
+def _draw(figure: "Figure", comparison: Comparison) -> None:
+    axes = figure.add_subplot()
+    ends: list[tuple[float, str, str]] = []
+    for i, label in enumerate(comparison.config.methods):
+        line = band(comparison.of(label))
+        if not len(line.mean):
+            continue
+        colour = COLOURS[i % len(COLOURS)]
+        style = "-" if i < len(COLOURS) else "--"
+        marker = "o" if len(line.mean) <= FEW_POINTS else ""
+        axes.plot(line.upload, line.mean, style, color=colour, linewidth=1.8, marker=marker, markersize=3.5)
+        if len(comparison.config.seeds) > 1:
+            axes.fill_between(line.upload, line.low, line.high, color=colour, alpha=0.18, linewidth=0)
+        ends.append((float(line.mean[-1]), label, colour))
+    _set_up(axes, comparison)
+    _name_lines(axes, ends)
+
+
+def _set_up(axes: "Axes", comparison: Comparison) -> None:
+    published = comparison.config.base.accounting == "published"
+    formula = "as the published code adds it up" if published else "by the paper's formula"
+    axes.set_xlabel(f"upload [MiB], {formula}")
+    axes.set_ylabel("mean client accuracy [%]")
+    axes.set_xlim(left=0)
+    axes.margins(y=0.08)
+    axes.grid(axis="y", color="#e6e6e6", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    seeds = len(comparison.config.seeds)
+    base = comparison.config.base.data
+    spread = f"mean and range of {seeds} seeds" if seeds > 1 else f"seed {comparison.config.seeds[0]}"
+    axes.set_title(
+        f"{base.dataset}, {base.clients} clients ({base.partition}), {spread}", loc="left", fontsize=10, pad=20
+    )
+    for cap in comparison.config.caps:
+        axes.axvline(cap * 1024, color=GREY, linewidth=0.7, dashes=(4, 3), zorder=0)
+        axes.annotate(
+            f"{cap:g} GiB",
+            (cap * 1024, 1),
+            (0, 3),
+            ("data", "axes fraction"),
+            "offset points",
+            color=GREY,
+            fontsize=8,
+            ha="center",
+        )
+
+
+def _name_lines(axes: "Axes", ends: list[tuple[float, str, str]]) -> None:
+    """Write each entry's name beside the end of its line, moved apart where lines end close together."""
+    low, high = axes.get_ylim()
+    floor = -np.inf
+    for accuracy, label, colour in sorted(ends):
+        lines = label.split(":")
+        height = max((accuracy - low) / (high - low), floor)
+        floor = height + LABEL_GAP * len(lines)
+        axes.annotate(
+            "\n".join(lines),
+            (1, height),
+            (8, 0),
+            "axes fraction",
+            "offset points",
+            color=colour,
+            fontsize=9,
+            va="center",
+        )

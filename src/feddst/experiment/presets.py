@@ -1,0 +1,211 @@
+"""Settings by name: every row of the paper's Tables 1 to 3 that our methods cover, twice, and a quick look.
+
+`table1-feddst` is as the paper's text has it, `table1-feddst-published` as its published code has it: the code's
+departures are values of ordinary options. `table1` and `table1-published` compare all covered rows of a table.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from feddst.errors import OptionError
+from feddst.methods import METHODS
+from feddst.options import hint
+
+Command = Literal["run", "compare"]
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Option values for one of the commands, under a name."""
+
+    name: str
+    summary: str
+    command: Command
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Table:
+    """One of the paper's tables: its data and what its rows share. `alpha_prox` is α with FedProx."""
+
+    name: str
+    title: str
+    data: Mapping[str, Any]
+    level: float
+    alpha: float
+    alpha_prox: float
+    every: int
+    until: int
+    caps: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table: its name here and in the paper, the method, and what the row has of its own."""
+
+    name: str
+    title: str
+    method: str
+    own: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    @property
+    def entry(self) -> str:
+        """The row as a comparison names it."""
+        return ":".join([self.method, *(f"{name}={value:g}" for name, value in self.own.items())])
+
+
+_PATHOLOGICAL = {"data.partition": "classes", "data.clients": 400, "data.classes_per_client": 2}
+_PATHOLOGICAL |= {"data.images_per_class": 20}
+_DIRICHLET = {"data.partition": "dirichlet", "data.clients": 400, "data.beta": 0.1}
+
+TABLES = (
+    Table(
+        "table1",
+        "MNIST",
+        {"data.dataset": "mnist", **_PATHOLOGICAL},
+        level=0.8,
+        alpha=0.05,
+        alpha_prox=0.05,
+        every=10,
+        until=200,
+        caps=(1.0, 2.0, 3.0, 4.0),
+    ),
+    Table(
+        "table2",
+        "CIFAR-10",
+        {"data.dataset": "cifar10", **_PATHOLOGICAL},
+        level=0.8,
+        alpha=0.001,
+        alpha_prox=0.01,
+        every=15,
+        until=1000,
+        caps=(4.0, 8.0, 12.0, 16.0),
+    ),
+    Table(
+        "table3",
+        "CIFAR-100",
+        {"data.dataset": "cifar100", **_DIRICHLET},
+        level=0.5,
+        alpha=0.01,
+        alpha_prox=0.01,
+        every=10,
+        until=4000,
+        caps=(8.0, 16.0, 24.0, 32.0),
+    ),
+)
+
+_PUBLISHED = {
+    "model.head": "softmax",
+    "cohort.sampling": "with-replacement",
+    "local.order": "fixed",
+    "local.weigh_by": "batches",
+    "accounting": "published",
+    "sparsity.distribution": "erk-published",
+    "readjust.decay": "constant",
+    "readjust.counting": "published",
+    "growth.grow_from": "any",
+    "growth.images": "last-batch",
+    "growth.weights": "unpruned",
+    "proximal.gradient": "detached",
+}
+"""What the published code does differently, one option each. Its partition is `shards` where ours is `classes`."""
+
+_READJUSTED = {"sparsity.level": 0.0, "readjust.alpha": 0.5, "readjust.every": 10}
+"""The published code's documented commands for FedAvg and FedProx leave readjustment on, at its defaults."""
+
+
+def preset(name: str, command: Command) -> Preset:
+    """The preset of this name for a command, or an error that says what there is."""
+    if name not in PRESETS:
+        raise OptionError(f"unknown preset {name!r}{hint(name, PRESETS)}; `feddst presets` lists them")
+    found = PRESETS[name]
+    if found.command != command:
+        raise OptionError(f"preset {name} is for `feddst {found.command}`, not for `feddst {command}`")
+    return found
+
+
+def _rows(table: Table, published: bool) -> list[Row]:
+    usual = {"sparsity.level": table.level, "readjust.alpha": table.alpha, "readjust.every": table.every}
+    dense = {name: value for name, value in _READJUSTED.items() if value != usual[name]} if published else {}
+    with_prox = {"readjust.alpha": table.alpha_prox} if table.alpha_prox != table.alpha else {}
+    return [
+        Row("fedavgm", "FedAvgM", "feddst" if published else "fedavgm", dense),
+        Row("fedprox", "FedProx (μ = 1)", "feddst+fedprox" if published else "fedprox", dense),
+        Row("randommask", "RandomMask", "randommask"),
+        Row("feddst", "FedDST", "feddst"),
+        Row("feddst+fedprox", "FedDST + FedProx (μ = 1)", "feddst+fedprox", with_prox),
+    ]
+
+
+def _shared(table: Table, published: bool) -> dict[str, Any]:
+    """What all rows of a table have in common."""
+    options = {
+        **table.data,
+        "sparsity.level": table.level,
+        "readjust.alpha": table.alpha,
+        "readjust.every": table.every,
+        "readjust.until": table.until,
+        "proximal.mu": 1.0,
+        "eval_every": 5,
+        "rounds": 0,
+    }
+    if published:
+        options |= _PUBLISHED
+        if table.data["data.partition"] == "classes":
+            options["data.partition"] = "shards"
+    return options
+
+
+def _effective(method: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that do something for a method."""
+    groups = {field.name for kind in METHODS.values() for field in dataclasses.fields(kind)}
+    used = {field.name for field in dataclasses.fields(METHODS[method])}
+    return {name: value for name, value in options.items() if name.partition(".")[0] not in groups - used}
+
+
+def _run_preset(table: Table, row: Row, published: bool) -> Preset:
+    options = {"method": row.method, **_shared(table, published), **row.own, "cap_gib": max(table.caps)}
+    summary = f"{table.title}, {row.title}: {_source(published)}"
+    if published and row.name in ("fedavgm", "fedprox"):
+        summary += ", which readjusts here too (α = 0.5 at sparsity 0)"
+    return Preset(f"{table.name}-{row.name}{_suffix(published)}", summary, "run", _effective(row.method, options))
+
+
+def _compare_preset(table: Table, published: bool) -> Preset:
+    methods = tuple(row.entry for row in _rows(table, published))
+    options = {"methods": methods, "caps": table.caps, **_shared(table, published)}
+    return Preset(table.name + _suffix(published), f"{table.title}, all rows: {_source(published)}", "compare", options)
+
+
+def _source(published: bool) -> str:
+    return "the published code" if published else "the paper's text"
+
+
+def _suffix(published: bool) -> str:
+    return "-published" if published else ""
+
+
+def _all() -> Iterator[Preset]:
+    yield Preset(
+        "quick",
+        "MNIST in a few minutes: FedAvgM, RandomMask and FedDST under one small upload cap",
+        "compare",
+        {
+            "methods": ("fedavgm", "randommask", "feddst"),
+            "caps": (0.05, 0.1, 0.15),
+            "data.dataset": "mnist",
+            "data.partition": "shards",
+            "eval_every": 2,
+        },
+    )
+    for table in TABLES:
+        for published in (False, True):
+            for row in _rows(table, published):
+                yield _run_preset(table, row, published)
+            yield _compare_preset(table, published)
+
+
+PRESETS: dict[str, Preset] = {preset.name: preset for preset in _all()}
+"""Every preset by name, in the order in which they are listed."""

@@ -1,0 +1,94 @@
+"""From a config to a finished run: what the command line and the Python API both call."""
+
+import copy
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import nn
+
+from feddst.data import Dataset, Federation, federate, load
+from feddst.engines import make_engine
+from feddst.errors import CheckpointError
+from feddst.experiment.config import RunConfig
+from feddst.experiment.loop import Silent, Watcher, play
+from feddst.experiment.metrics import Row, Summary
+from feddst.experiment.run import Run
+from feddst.experiment.storage import RunDirectory
+from feddst.models import ModuleSource, make_module, network
+from feddst.models import load as load_weights
+from feddst.options import updated
+from feddst.protocol import Masks
+
+
+@dataclass(frozen=True)
+class Result:
+    """A run and what came of it. `finished` is False if it was stopped early; then it can be resumed."""
+
+    config: RunConfig
+    rows: list[Row]
+    summary: Summary
+    model: nn.Module
+    masks: Masks
+    path: Path | None
+    finished: bool
+
+
+def run(
+    config: RunConfig | None = None,
+    *,
+    model: ModuleSource | None = None,
+    data: Dataset | Federation | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    watcher: Watcher | None = None,
+) -> Result:
+    """Run one method and return the trained model with its metrics.
+
+    `model` is a module, or a function that makes one (its weights then follow the seed), instead of the
+    built-in network; `data` is a data set to split as `config.data` says, or a federation that is split
+    already. With `out`, everything is written to that directory; `resume` goes on with the run in it.
+    """
+    config = config or RunConfig()
+    if isinstance(data, Federation):
+        config = updated(config, {"data.clients": data.num_clients})
+    config.check()
+    directory = _directory(out, config, resume)
+    federation = data if isinstance(data, Federation) else federate(config.data, config.seed, data or load(config.data))
+    module = make_module(model or _built_in(config, federation.dataset), config.seed)
+    one = Run(config, federation, module, directory)
+    _open(directory, one, resume)
+    with closing(make_engine(config.engine, module, federation.dataset)) as engine:
+        finished = play([one], engine, watcher or Silent())
+    trained = copy.deepcopy(module)
+    load_weights(trained, one.state.params, one.state.buffers)
+    path = directory.path if directory is not None else None
+    return Result(config, one.rows, one.summary(), trained.eval(), one.state.masks, path, finished)
+
+
+def _directory(out: str | Path | None, config: RunConfig, resume: bool) -> RunDirectory | None:
+    """The run's directory, refused before any work if it cannot be used."""
+    if out is None:
+        if resume:
+            raise CheckpointError("resume needs `out`, the directory of the run to go on with")
+        return None
+    directory = RunDirectory(Path(out))
+    if resume:
+        directory.refuse_other(config)
+    else:
+        directory.refuse_occupied()
+    return directory
+
+
+def _open(directory: RunDirectory | None, one: Run, resume: bool) -> None:
+    if directory is None:
+        return
+    if resume:
+        one.resume()
+        directory.reopen(one.config)
+    else:
+        directory.create(one.config)
+
+
+def _built_in(config: RunConfig, dataset: Dataset) -> ModuleSource:
+    return lambda: network(config.model, dataset.input_shape, dataset.num_classes)

@@ -1,0 +1,196 @@
+"""A run's directory: its config, one metrics row a round, the last checkpoint, and in the end a summary.
+
+A checkpoint is one safetensors file, replaced atomically: however a run dies, the last whole one is there.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from feddst.data import Dataset
+from feddst.errors import CheckpointError
+from feddst.experiment import toml
+from feddst.experiment.config import RunConfig, differences
+from feddst.experiment.metrics import Row, Summary, read_rows, write_row
+from feddst.options import updated
+from feddst.protocol import ClientState, InitialModel, ServerState
+
+_FORMAT = 1
+_GROUPS = ("params", "buffers", "masks", "extra")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """All that a run needs to go on, after the round before `state.round`."""
+
+    state: ServerState
+    clients: Mapping[int, ClientState]
+    ledger: Mapping[str, Any]
+
+
+class RunDirectory:
+    """Reads and writes the files of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / "config.toml"
+        self.metrics = path / "metrics.jsonl"
+        self.checkpoint = path / "checkpoint.safetensors"
+        self.summary = path / "summary.json"
+
+    def exists(self) -> bool:
+        """Whether there is anything here that a new run would overwrite."""
+        return self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir()))
+
+    def refuse_occupied(self) -> None:
+        """Raise if a new run here would overwrite something."""
+        if self.exists():
+            raise CheckpointError(f"{self.path} is not empty: resume what is there, or choose another directory")
+
+    def refuse_other(self, config: RunConfig) -> None:
+        """Raise unless the run here was begun with this config, apart from how far it goes."""
+        changed = differences(self.stored_config(), config)
+        if changed:
+            raise CheckpointError(f"{self.path} was begun with another config: {'; '.join(changed)}")
+
+    def create(self, config: RunConfig) -> None:
+        """Begin a run here."""
+        self.refuse_occupied()
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CheckpointError(f"cannot create {self.path}: {error.strerror or error}") from None
+        self._write_config(config)
+
+    def stored_config(self) -> RunConfig:
+        """The config that the run here was begun with."""
+        if not self.config.is_file():
+            raise CheckpointError(f"{self.path} holds no run: {self.config.name} is missing")
+        return updated(RunConfig(), toml.read(self.config))
+
+    def reopen(self, config: RunConfig) -> None:
+        """Go on here with `config`."""
+        self.refuse_other(config)
+        self.summary.unlink(missing_ok=True)
+        self._write_config(config)
+
+    def save(self, checkpoint: Checkpoint, identity: str) -> None:
+        """Write a checkpoint, replacing the one before it."""
+        from safetensors.torch import save
+
+        state = checkpoint.state
+        tensors: dict[str, Tensor] = {}
+        for group in _GROUPS:
+            tensors |= {f"{group}/{name}": value for name, value in getattr(state, group).items()}
+        for client, kept in checkpoint.clients.items():
+            tensors |= {f"client {client}/{name}": value for name, value in kept.tensors.items()}
+        about = {
+            "format": _FORMAT,
+            "identity": identity,
+            "round": state.round,
+            "seed": state.seed,
+            "budgets": dict(state.budgets),
+            "ledger": dict(checkpoint.ledger),
+        }
+        packed = save({key: value.contiguous() for key, value in tensors.items()}, {"feddst": json.dumps(about)})
+        write_atomically(self.checkpoint, packed)
+
+    def load(self, identity: str) -> Checkpoint | None:
+        """The last checkpoint, or None if the run died before it wrote one."""
+        if not self.checkpoint.is_file():
+            return None
+        about, tensors = _read_safetensors(self.checkpoint)
+        if about["identity"] != identity:
+            raise CheckpointError(f"{self.checkpoint} was written with another model or other data")
+        groups: dict[str, dict[str, Tensor]] = {group: {} for group in _GROUPS}
+        clients: dict[int, dict[str, Tensor]] = {}
+        for key, value in tensors.items():
+            group, _, name = key.partition("/")
+            if group.startswith("client "):
+                clients.setdefault(int(group.removeprefix("client ")), {})[name] = value
+            else:
+                groups[group][name] = value
+        state = ServerState(round=about["round"], seed=about["seed"], budgets=about["budgets"], **groups)
+        return Checkpoint(state, {c: ClientState(kept) for c, kept in clients.items()}, about["ledger"])
+
+    def _write_config(self, config: RunConfig) -> None:
+        write_atomically(self.config, toml.dump(config, "feddst run").encode())
+
+    def append(self, row: Row) -> None:
+        """Add a round's row."""
+        with self.metrics.open("a") as file:
+            file.write(write_row(row))
+
+    def rows(self, last_round: int | None = None) -> list[Row]:
+        """The rows so far."""
+        return read_rows(self.metrics, last_round) if self.metrics.is_file() else []
+
+    def rewind(self, last_round: int) -> list[Row]:
+        """Forget rows after `last_round`: they will be made again, the same."""
+        rows = self.rows(last_round)
+        if self.metrics.is_file():
+            write_atomically(self.metrics, "".join(map(write_row, rows)).encode())
+        return rows
+
+    def finish(self, summary: Summary) -> None:
+        """Write the summary: the run is complete."""
+        write_atomically(self.summary, (json.dumps(summary.as_dict(), indent=2) + "\n").encode())
+
+    def finished(self) -> Summary | None:
+        """The summary of a complete run, else None."""
+        if not self.summary.is_file():
+            return None
+        try:
+            return Summary(**json.loads(self.summary.read_text()))
+        except (ValueError, TypeError):
+            raise CheckpointError(f"{self.summary} is damaged; delete it to resume the run") from None
+
+
+def identity_of(model: InitialModel, dataset: Dataset) -> str:
+    """A digest of the initial model and the data, to notice when a checkpoint belongs to others."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name, value in [*model.params.items(), *model.buffers.items()]:
+        digest.update(f"{name} {tuple(value.shape)}".encode())
+        digest.update(_bytes(value))
+    for tensor in (dataset.train_images, dataset.train_labels, dataset.test_images, dataset.test_labels):
+        digest.update(str(tuple(tensor.shape)).encode())
+        digest.update(_bytes(tensor))
+    return digest.hexdigest()
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace a file's content in one step: readers and crashes see the old or the new, never a part."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        with partial.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except OSError as error:
+        raise CheckpointError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def _read_safetensors(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            about = json.loads((file.metadata() or {})["feddst"])
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    except (SafetensorError, KeyError, ValueError, OSError) as error:
+        raise CheckpointError(f"{path} is damaged: {error}") from None
+    if about.get("format") != _FORMAT:
+        raise CheckpointError(f"{path} has checkpoint format {about.get('format')}, this version reads {_FORMAT}")
+    return about, tensors
+
+
+def _bytes(tensor: Tensor) -> bytes:
+    return tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes()

@@ -1,0 +1,128 @@
+"""A comparison as a table, the way the paper prints it: best accuracy of each method under each upload cap."""
+
+import statistics
+from dataclasses import dataclass
+
+from feddst.experiment.comparison import Comparison
+from feddst.experiment.metrics import GIB
+
+SHORT, PARTIAL = "*", "†"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The best accuracies, in percent, that an entry's runs reached under one cap, one for each seed.
+
+    `short` says that a run ended although another round would have been under the cap, `partial` that seeds are
+    missing.
+    """
+
+    values: tuple[float, ...]
+    short: bool = False
+    partial: bool = False
+
+    @property
+    def mean(self) -> float:
+        """The mean over seeds, as the table shows it: with one decimal."""
+        return round(statistics.mean(self.values), 1)
+
+    @property
+    def spread(self) -> float:
+        """The sample standard deviation over seeds; 0 for a single seed."""
+        return statistics.stdev(self.values) if len(self.values) > 1 else 0.0
+
+    def __str__(self) -> str:
+        marks = SHORT * self.short + PARTIAL * self.partial
+        if not self.values:
+            return "–" + marks
+        spread = f" ± {self.spread:.1f}" if len(self.values) > 1 else ""
+        return f"{self.mean:.1f}{spread}{marks}"
+
+
+def columns(comparison: Comparison) -> tuple[float, ...]:
+    """The caps of the table, rising; without any, the largest upload of all runs stands for no cap."""
+    if comparison.config.caps:
+        return tuple(sorted(set(comparison.config.caps)))
+    return (max((curve.rows[-1].upload_bits / GIB for curve in comparison.curves if curve.rows), default=0.0),)
+
+
+def cell(comparison: Comparison, label: str, cap_gib: float) -> Cell:
+    """What the runs of one entry reached under one cap."""
+    curves = comparison.of(label)
+    reached = [best for curve in curves if (best := curve.best(cap_gib)) is not None]
+    short = bool(comparison.config.caps) and any(curve.ended_before(cap_gib) for curve in curves)
+    partial = bool(reached) and len(reached) < len(comparison.config.seeds)
+    return Cell(tuple(100 * best for best in reached), short, partial)
+
+
+def table(comparison: Comparison) -> list[list[str]]:
+    """The table as text, a heading first: an entry a row, a cap a column."""
+    caps = columns(comparison)
+    heading = [f"{cap:g} GiB" for cap in caps] if comparison.config.caps else ["whole run"]
+    rows = [[label, *(str(cell(comparison, label, cap)) for cap in caps)] for label in comparison.config.methods]
+    return [["method", *heading], *rows]
+
+
+def caption(comparison: Comparison) -> str:
+    """What the numbers of the table are."""
+    several = len(comparison.config.seeds) > 1
+    over = f", mean ± standard deviation over {len(comparison.config.seeds)} seeds" if several else ", one seed"
+    under = " under caps on the upload by the formula" if comparison.config.caps else ""
+    return f"Best mean client accuracy [%]{under}{over}."
+
+
+def notes(comparison: Comparison) -> list[str]:
+    """What the marks in the table mean, for those that occur."""
+    text = "".join(word for row in table(comparison)[1:] for word in row[1:])
+    meanings = {
+        SHORT: "ended before the cap for another reason: more rounds would have been allowed",
+        PARTIAL: "not all seeds have an evaluation under this cap",
+    }
+    return [f"{mark} {meaning}" for mark, meaning in meanings.items() if mark in text]
+
+
+def markdown(comparison: Comparison, picture: str = "") -> str:
+    """The table with its caption, its notes and the sentence on what it shows, as Markdown."""
+    rows = table(comparison)
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = ["| " + " | ".join(_padded(row, widths)) + " |" for row in rows]
+    rule = "|" + "|".join("-" * (width + 1) + (":" if i else "-") for i, width in enumerate(widths)) + "|"
+    marked = [note.replace(SHORT, "\\" + SHORT) for note in notes(comparison)]
+    parts = [caption(comparison), "\n".join([lines[0], rule, *lines[1:]]), *marked, headline(comparison)]
+    parts += [f"![mean client accuracy against upload]({picture})"] if picture else []
+    return "\n\n".join(parts) + "\n"
+
+
+def headline(comparison: Comparison) -> str:
+    """One sentence on the table's last column: the last entry against the others."""
+    cap = columns(comparison)[-1]
+    *others, last = comparison.config.methods
+    where = f"At {cap:g} GiB of upload" if comparison.config.caps else "Over the whole runs"
+    main = cell(comparison, last, cap)
+    if not main.values:
+        return f"{where} {last} has not been evaluated yet."
+    against = _joined([_against(main, label, cell(comparison, label, cap)) for label in others])
+    seeds = len(main.values)
+    over = "one seed" if seeds == 1 else f"means over {seeds} seeds"
+    return f"{where} {last} reaches {main.mean:.1f} % mean client accuracy{against and ', ' + against} ({over})."
+
+
+def _against(main: Cell, label: str, other: Cell) -> str:
+    if not other.values:
+        return f"with {label} not evaluated"
+    difference = main.mean - other.mean
+    spread = max(main.spread, other.spread)
+    doubt = ", within the seeds' spread" if 0 < abs(difference) < spread else ""
+    if abs(difference) < 0.05:
+        return f"level with {label}"
+    side = "above" if difference > 0 else "below"
+    return f"{abs(difference):.1f} points {side} {label}{doubt}"
+
+
+def _joined(parts: list[str]) -> str:
+    return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
+
+
+def _padded(row: list[str], widths: list[int]) -> list[str]:
+    first, *rest = row
+    return [first.ljust(widths[0]), *(word.rjust(width) for word, width in zip(rest, widths[1:], strict=True))]

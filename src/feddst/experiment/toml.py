@@ -1,0 +1,43 @@
+"""Configs as TOML files: the same options as on the command line, by the same names."""
+
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from feddst.errors import OptionError
+from feddst.options import flatten
+
+
+def dump(config: Any, heading: str) -> str:
+    """Every option of a config as `group.name = value` lines."""
+    lines = [f"{name} = {_value(value)}" for name, value in flatten(config).items()]
+    return "\n".join([f"# {heading}", *lines]) + "\n"
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The options in a TOML file, by dotted name; tables and dotted keys mean the same."""
+    try:
+        with path.open("rb") as file:
+            return _dotted(tomllib.load(file))
+    except OSError as error:
+        raise OptionError(f"cannot read config {path}: {error.strerror or error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise OptionError(f"config {path} is not valid TOML: {error}") from None
+    except UnicodeDecodeError:
+        raise OptionError(f"config {path} is not UTF-8 text") from None
+
+
+def _value(value: Any) -> str:
+    return json.dumps(list(value) if isinstance(value, tuple) else value)
+
+
+def _dotted(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for name, value in table.items():
+        if isinstance(value, dict):
+            values |= _dotted(value, f"{prefix}{name}.")
+        else:
+            values[prefix + name] = value
+    return values

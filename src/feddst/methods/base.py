@@ -1,0 +1,50 @@
+"""What every method is: pure functions from state to state, and orders for clients."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from feddst.protocol import Broadcast, ClientWork, InitialModel, LocalTraining, ServerState, SparseSum
+
+
+@dataclass(frozen=True)
+class Method(ABC):
+    """A federated learning method.
+
+    The fields of a method are groups of options (`local`, `sparsity`, `readjust`, …), shared by name with
+    every other method that has them. `pins` are options that a method fixes by definition. A method that
+    `accepts_partial` work averages what a straggler has after fewer epochs; the others leave stragglers out.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    pins: ClassVar[Mapping[str, Any]] = {}
+    accepts_partial: ClassVar[bool] = False
+
+    local: LocalTraining = LocalTraining()
+
+    @abstractmethod
+    def init(self, model: InitialModel, seed: int) -> ServerState:
+        """The state before the first round; `round` 0 if clients must be asked something before round 1."""
+
+    def broadcast(self, state: ServerState) -> Broadcast:
+        """What goes down to every client of the round."""
+        return Broadcast(state.round, state.params, state.buffers, state.masks)
+
+    def cohort(self, state: ServerState, sampled: np.ndarray[Any, np.dtype[np.int64]]) -> list[int]:
+        """Who takes part, given the clients that the federation sampled for this round."""
+        return [int(client) for client in sampled]
+
+    @abstractmethod
+    def work(self, state: ServerState, client: int) -> ClientWork:
+        """What this client is asked to do in this round."""
+
+    @abstractmethod
+    def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:
+        """The state for the next round, from the sum of this round's updates."""
+
+    def check(self) -> None:
+        """Raise `OptionError` where options contradict each other."""

@@ -1,0 +1,70 @@
+"""Federated averaging (McMahan et al., AISTATS 2017) and its two relatives called FedAvgM.
+
+Clients run SGD from the server's model; the server takes the mean of what they send, weighted by their number
+of images. Hsu et al. (2019) put momentum on the server: v ← βv + Δ, θ ← θ + v with Δ = mean(θ_c) − θ. The
+FedDST paper calls FedAvgM what has momentum in the clients' SGD. Both are here, under two names.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+
+from feddst.methods.base import Method
+from feddst.options import option
+from feddst.protocol import ClientWork, InitialModel, ServerState, SparseSum
+
+
+@dataclass(frozen=True)
+class FedAvg(Method):
+    """Plain SGD on clients, plain weighted mean on the server."""
+
+    name: ClassVar[str] = "fedavg"
+    summary: ClassVar[str] = "plain SGD on clients, weighted mean on the server (McMahan et al. 2017)"
+    pins: ClassVar[Mapping[str, Any]] = {"local.momentum": 0.0}
+
+    def init(self, model: InitialModel, seed: int) -> ServerState:
+        return ServerState(round=1, seed=seed, params=model.params, buffers=model.buffers)
+
+    def work(self, state: ServerState, client: int) -> ClientWork:
+        return ClientWork(self.local)
+
+    def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:
+        return state.next(params=total.mean(), buffers=total.mean("buffers"))
+
+
+@dataclass(frozen=True)
+class FedAvgM(FedAvg):
+    """FedAvg with momentum in the clients' SGD: the FedDST paper's FedAvgM."""
+
+    name: ClassVar[str] = "fedavgm"
+    summary: ClassVar[str] = "FedAvg with momentum in the clients' SGD: what the FedDST paper calls FedAvgM"
+    pins: ClassVar[Mapping[str, Any]] = {}
+
+
+@dataclass(frozen=True)
+class ServerMomentum:
+    """Momentum on the server."""
+
+    beta: float = option(0.9, "β: momentum of the server's steps", at_least=0, below=1)
+
+
+@dataclass(frozen=True)
+class FedAvgMServer(FedAvg):
+    """FedAvg with momentum on the server: Hsu et al.'s FedAvgM."""
+
+    name: ClassVar[str] = "fedavgm-server"
+    summary: ClassVar[str] = "FedAvg with momentum on the server: FedAvgM as Hsu et al. (2019) define it"
+
+    server: ServerMomentum = ServerMomentum()
+
+    def init(self, model: InitialModel, seed: int) -> ServerState:
+        still = {name: torch.zeros_like(value) for name, value in model.params.items()}
+        return ServerState(round=1, seed=seed, params=model.params, buffers=model.buffers, extra=still)
+
+    def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:
+        theta, mean = state.params, total.mean()
+        v = {name: self.server.beta * state.extra[name] + (mean[name] - theta[name]) for name in theta}
+        params = {name: theta[name] + v[name] for name in theta}
+        return state.next(params=params, buffers=total.mean("buffers"), extra=v)

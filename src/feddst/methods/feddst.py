@@ -1,0 +1,58 @@
+"""FedDST: federated dynamic sparse training (Bibikar et al., AAAI 2022), Algorithm 1.
+
+Every ΔR rounds until R_end, each client drops the α_r·budget smallest |θ| of each layer after its E_p-th
+epoch and grows as many inactive weights where its gradient is largest. The server averages each weight over
+the clients that hold it, θ[i] = Σ n_c θ_c[i] m_c[i] / Σ n_c m_c[i], and prunes each layer back to its budget.
+"""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from feddst.errors import OptionError
+from feddst.methods.fedprox import FedProx
+from feddst.methods.randommask import RandomMask
+from feddst.protocol import ClientWork, Growth, Readjustment, ServerState, SparseSum, masked
+from feddst.sparsity import Timetable, prune_to_budgets
+
+
+@dataclass(frozen=True)
+class FedDST(RandomMask):
+    """Begins as RandomMask does; then clients vote with their masks and the server keeps the largest weights."""
+
+    name: ClassVar[str] = "feddst"
+    summary: ClassVar[str] = (
+        "sparse clients drop and grow connections, the server averages and prunes (Bibikar et al. 2022)"
+    )
+
+    readjust: Timetable = Timetable()
+    growth: Growth = Growth()
+
+    def work(self, state: ServerState, client: int) -> ClientWork:
+        work = super().work(state, client)
+        drop = self.readjust.drops(state.round, state.budgets)
+        if not drop:
+            return work
+        after = self.readjust.epoch(self.local.epochs)
+        return replace(work, readjust=Readjustment(after, drop, state.budgets, self.growth))
+
+    def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:
+        theta, held = total.mean(), total.held()
+        largest = prune_to_budgets(theta, state.budgets, held=held)
+        masks = {name: mask & held[name] for name, mask in largest.items()}
+        return state.next(params=masked(theta, masks), buffers=total.mean("buffers"), masks=masks)
+
+    def check(self) -> None:
+        super().check()
+        if self.readjust.after_epoch > self.local.epochs:
+            raise OptionError(
+                f"readjust.after_epoch must be at most local.epochs ({self.local.epochs}), "
+                f"got {self.readjust.after_epoch}"
+            )
+
+
+@dataclass(frozen=True)
+class FedDSTProx(FedProx, FedDST):
+    """FedDST whose clients train with FedProx's proximal term; growth looks at the task gradient alone."""
+
+    name: ClassVar[str] = "feddst+fedprox"
+    summary: ClassVar[str] = "FedDST with FedProx's proximal term in the clients' training"

@@ -1,0 +1,23 @@
+"""Which network is federated, and which of its weights may be pruned."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from feddst.options import option
+
+ModelName = Literal["auto", "mnist-cnn", "cifar10-cnn", "cifar100-cnn", "resnet18"]
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """A built-in network; a user's own module comes in through the Python API."""
+
+    name: ModelName = option("auto", "the network; auto: the paper's network for the data set")
+    head: Literal["logits", "softmax"] = option(
+        "logits", "what the network ends with; softmax (published code) is then applied twice by the loss"
+    )
+    prunable: tuple[str, ...] = option(
+        (),
+        "parameters that may be pruned, by name or pattern (fc*.weight); none: convolution and linear weights",
+    )
+    dense: tuple[str, ...] = option((), "prunable parameters to keep dense all the same, by name or pattern")

@@ -1,0 +1,96 @@
+"""What makes any `nn.Module` federable: its tensors by name, and which of them may be pruned."""
+
+import fnmatch
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from feddst.errors import ModelError
+from feddst.protocol.keys import torch_seed
+from feddst.protocol.model import InitialModel, Layer
+from feddst.protocol.tensors import Tensors
+
+ModuleSource = nn.Module | Callable[[], nn.Module]
+"""A module with its initial weights, or a function that makes one (weights then follow the run's seed)."""
+
+_PRUNABLE = (
+    nn.Conv1d,
+    nn.Conv2d,
+    nn.Conv3d,
+    nn.ConvTranspose1d,
+    nn.ConvTranspose2d,
+    nn.ConvTranspose3d,
+    nn.Linear,
+)
+
+
+def make_module(source: ModuleSource, seed: int) -> nn.Module:
+    """The module with its initial weights; drawn from `seed` if the source is a function."""
+    if isinstance(source, nn.Module):
+        return source
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(torch_seed(seed, "weights"))
+        module = source()
+    if not isinstance(module, nn.Module):
+        raise ModelError(f"model must be an nn.Module or a function that makes one, got {type(module).__name__}")
+    return module
+
+
+def initial_model(module: nn.Module, *, prunable: Sequence[str] = (), dense: Sequence[str] = ()) -> InitialModel:
+    """A module's tensors, copied, with its prunable layers chosen by the given patterns."""
+    params = {name: value.detach().clone() for name, value in module.named_parameters()}
+    buffers = {name: value.detach().clone() for name, value in persistent_buffers(module)}
+    return InitialModel(params=params, buffers=buffers, layers=prunable_layers(module, prunable, dense))
+
+
+def prunable_layers(module: nn.Module, prunable: Sequence[str] = (), dense: Sequence[str] = ()) -> tuple[Layer, ...]:
+    """Convolution and linear weights, or what `prunable` names, without what `dense` names."""
+    params = dict(module.named_parameters())
+    names = _matching(params, prunable, "model.prunable") if prunable else _default_prunable(module, params)
+    names -= _matching(params, dense, "model.dense")
+    for name in names:
+        if params[name].dim() < 2:
+            raise ModelError(f"model.prunable names {name}, but biases and norms are never masked")
+    return tuple(
+        Layer(name, tuple(value.shape), _bias_beside(params, name)) for name, value in params.items() if name in names
+    )
+
+
+def load(module: nn.Module, params: Tensors, buffers: Tensors) -> None:
+    """Write named tensors into a module, in place."""
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            parameter.copy_(params[name])
+        for name, buffer in persistent_buffers(module):
+            buffer.copy_(buffers[name])
+
+
+def persistent_buffers(module: nn.Module) -> list[tuple[str, Tensor]]:
+    """The buffers that belong to the model's state (BatchNorm's running statistics, say)."""
+    kept = module.state_dict(keep_vars=True)
+    return [(name, buffer) for name, buffer in module.named_buffers() if name in kept]
+
+
+def _default_prunable(module: nn.Module, params: dict[str, nn.Parameter]) -> set[str]:
+    names = (
+        f"{prefix}.weight" if prefix else "weight"
+        for prefix, child in module.named_modules()
+        if isinstance(child, _PRUNABLE)
+    )
+    return {name for name in names if name in params}
+
+
+def _matching(params: dict[str, nn.Parameter], patterns: Sequence[str], option: str) -> set[str]:
+    found: set[str] = set()
+    for pattern in patterns:
+        hits = set(fnmatch.filter(params, pattern)) | set(fnmatch.filter(params, pattern + ".weight"))
+        if not hits:
+            raise ModelError(f"{option} names {pattern!r}, but the model's parameters are {', '.join(params)}")
+        found |= hits
+    return found
+
+
+def _bias_beside(params: dict[str, nn.Parameter], weight: str) -> int:
+    bias = weight.removesuffix("weight") + "bias"
+    return params[bias].numel() if bias in params and bias != weight else 0

@@ -1,0 +1,31 @@
+"""The words that methods, engines and the round loop speak to each other."""
+
+from feddst.protocol.accumulator import SparseSum
+from feddst.protocol.keys import generator
+from feddst.protocol.minibatches import minibatches
+from feddst.protocol.model import InitialModel, Layer
+from feddst.protocol.state import Broadcast, ServerState
+from feddst.protocol.tensors import Masks, Tensors, count_active, masked
+from feddst.protocol.update import ClientState, Update
+from feddst.protocol.work import ClientWork, Growth, LocalTraining, Proximal, Readjustment
+
+__all__ = [
+    "Broadcast",
+    "ClientState",
+    "ClientWork",
+    "Growth",
+    "InitialModel",
+    "Layer",
+    "LocalTraining",
+    "Masks",
+    "Proximal",
+    "Readjustment",
+    "ServerState",
+    "SparseSum",
+    "Tensors",
+    "Update",
+    "count_active",
+    "generator",
+    "masked",
+    "minibatches",
+]

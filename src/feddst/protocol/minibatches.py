@@ -1,0 +1,26 @@
+"""The order in which a client sees its images: index arrays that every engine receives alike."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from feddst.protocol.keys import generator
+from feddst.protocol.work import LocalTraining
+
+Indices = NDArray[np.int64]
+
+
+def minibatches(images: int, local: LocalTraining, seed: int, round: int, client: int) -> list[list[Indices]]:
+    """For each epoch, the minibatches as index arrays into the client's images."""
+    if local.order == "fixed":
+        order = generator(seed, "minibatches", client=client).permutation(images)
+        return [cut(order, local.batch)] * local.epochs
+    draws = generator(seed, "minibatches", round, client)
+    return [cut(draws.permutation(images), local.batch) for _ in range(local.epochs)]
+
+
+def cut(order: Indices, batch: int) -> list[Indices]:
+    """`order` in pieces of `batch`; a last piece of one image joins the one before (BatchNorm needs two)."""
+    ends = list(range(batch, len(order), batch))
+    if ends and batch > 1 and len(order) - ends[-1] == 1:
+        ends.pop()
+    return np.split(order.astype(np.int64), ends)

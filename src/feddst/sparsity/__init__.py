@@ -1,0 +1,16 @@
+"""Which weights a network keeps: how many in each layer, which ones, and when that changes."""
+
+from feddst.sparsity.distribution import Sparsity
+from feddst.sparsity.layers import prune_to_budgets
+from feddst.sparsity.masks import drop_smallest, grow_from_any, grow_largest, keep_largest
+from feddst.sparsity.schedule import Timetable
+
+__all__ = [
+    "Sparsity",
+    "Timetable",
+    "drop_smallest",
+    "grow_from_any",
+    "grow_largest",
+    "keep_largest",
+    "prune_to_budgets",
+]

@@ -1,0 +1,126 @@
+"""What a data set checks, and how stored images become inputs."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from feddst.data import Dataset
+from feddst.errors import DataError
+
+IMAGES = np.arange(12, dtype=np.uint8).reshape(3, 1, 2, 2)
+LABELS = np.array([0, 1, 1])
+
+
+def dataset(images: Any = IMAGES, labels: Any = LABELS, **details: Any) -> Dataset:
+    return Dataset.from_arrays((images, labels), (IMAGES, LABELS), **details)
+
+
+def test_arrays_become_tensors_with_numbered_classes() -> None:
+    data = dataset()
+    assert data.classes == ("0", "1")
+    assert data.num_classes == 2
+    assert data.input_shape == (1, 2, 2)
+    assert data.train_labels.dtype == torch.int64
+    assert data.train_images.tolist() == IMAGES.tolist()
+
+
+def test_grey_images_get_a_channel() -> None:
+    data = Dataset.from_arrays((IMAGES[:, 0], LABELS), (IMAGES[:, 0], LABELS))
+    assert data.input_shape == (1, 2, 2)
+
+
+def test_tensors_read_only_and_big_endian_arrays_are_taken() -> None:
+    fixed = IMAGES.copy()
+    fixed.setflags(write=False)
+    assert dataset(fixed, LABELS.astype(">i2")).train_labels.tolist() == [0, 1, 1]
+    assert dataset(torch.from_numpy(IMAGES), torch.tensor([1, 0, 1])).train_labels.tolist() == [1, 0, 1]
+
+
+def test_uint8_inputs_are_scaled_and_normalised_by_channel() -> None:
+    images = np.array([[[[0]], [[255]]], [[[51]], [[51]]]], np.uint8)
+    data = Dataset.from_arrays((images, [0, 1]), (images, [0, 1]), mean=(0.2, 0.6), std=(0.1, 0.2))  # type: ignore[arg-type]
+    # 51/255 = 0.2: (0 - .2)/.1 = -2, (1 - .6)/.2 = 2, (.2 - .2)/.1 = 0, (.2 - .6)/.2 = -2.
+    expected = torch.tensor([[-2.0, 2.0], [0.0, -2.0]])
+    torch.testing.assert_close(data.inputs(data.train_images).flatten(1), expected)
+    assert data.train_images.dtype == torch.uint8
+
+
+def test_uint8_inputs_without_statistics_are_only_scaled() -> None:
+    images = torch.tensor([[[[255, 0], [51, 102]]]], dtype=torch.uint8)
+    torch.testing.assert_close(dataset().inputs(images).flatten(), torch.tensor([1.0, 0.0, 0.2, 0.4]))
+
+
+@pytest.mark.parametrize(
+    ("stored", "given"),
+    [(torch.float32, torch.float32), (torch.float64, torch.float32), (torch.int64, torch.int64)],
+)
+def test_other_inputs_keep_their_values(stored: torch.dtype, given: torch.dtype) -> None:
+    images = torch.tensor([[300, -2]], dtype=stored)
+    inputs = dataset().inputs(images)
+    assert inputs.dtype == given
+    assert inputs.tolist() == [[300, -2]]
+
+
+@pytest.mark.parametrize(
+    ("images", "labels", "message"),
+    [
+        (IMAGES, [0, 1], "arrays: train: 3 images but 2 labels"),
+        (IMAGES, [0, 7, -1], "arrays: train labels out of range: label 7 at position 1, allowed 0 to 1"),
+        (IMAGES, [0, 1, -1], "arrays: train labels out of range: label -1 at position 2, allowed 0 to 1"),
+        (IMAGES, [0.0, 1.0, 1.0], "arrays: labels must be integers, got torch.float64"),
+        (IMAGES, [[0], [1], [1]], "arrays: train labels must be int64 [N], got int64 [3, 1]"),
+        (IMAGES[:0], [], "arrays: labels must be integers, got torch.float64"),
+        (IMAGES[:0], LABELS[:0], "arrays: train images must be a non-empty array [N, ...], got shape [0, 1, 2, 2]"),
+        (
+            IMAGES[:, :, :1],
+            LABELS,
+            "arrays: train images are uint8 [3, 1, 1, 2] but test images are uint8 [3, 1, 2, 2]",
+        ),
+        (
+            IMAGES.astype(np.float32),
+            LABELS,
+            "arrays: train images are float32 [3, 1, 2, 2] but test images are uint8 [3, 1, 2, 2]",
+        ),
+        (np.array(["a"]), [0], "arrays: arrays must hold numbers, got <U1"),
+    ],
+)
+def test_bad_arrays_are_refused(images: Any, labels: Any, message: str) -> None:
+    with pytest.raises(DataError) as refused:
+        dataset(images, labels, classes=("a", "b"))
+    assert str(refused.value) == message
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_images_that_are_not_finite_are_refused(value: float) -> None:
+    images = np.zeros((3, 4))
+    images[1, 2] = value
+    with pytest.raises(DataError, match="test images must be finite, but image 1 holds NaN or infinity"):
+        Dataset.from_arrays((np.zeros((3, 4)), LABELS), (images, LABELS))
+
+
+@pytest.mark.parametrize(
+    ("mean", "std", "message"),
+    [
+        ((0.5, 0.5), (1.0, 1.0), "need 1 numbers, one a channel, got 2 and 2"),
+        ((0.5,), (), "need 1 numbers, one a channel, got 1 and 0"),
+        ((0.5,), (0.0,), "std above 0"),
+        ((float("nan"),), (1.0,), "mean must be finite"),
+    ],
+)
+def test_bad_statistics_are_refused(mean: tuple[float, ...], std: tuple[float, ...], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        dataset(mean=mean, std=std)
+
+
+def test_statistics_are_refused_where_they_would_not_be_used() -> None:
+    floats = np.zeros((3, 1, 2, 2))
+    with pytest.raises(DataError, match=r"mean and std are for uint8 images, got torch\.float64"):
+        Dataset.from_arrays((floats, LABELS), (floats, LABELS), mean=(0.0,), std=(1.0,))
+
+
+def test_the_constructor_checks_too() -> None:
+    images, labels = torch.zeros(2, 3), torch.zeros(2, dtype=torch.int32)
+    with pytest.raises(DataError, match="broken: train labels must be int64"):
+        Dataset("broken", images, labels, images, labels, ("a",))

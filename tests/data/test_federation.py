@@ -1,0 +1,100 @@
+"""Federations: what clients get, and the user's own splits."""
+
+import numpy as np
+import pytest
+import torch
+
+from feddst.data import Dataset, Federation, Partition
+from feddst.errors import DataError
+
+DATASET = Dataset(
+    name="tiny",
+    train_images=torch.arange(4, dtype=torch.uint8).view(4, 1, 1, 1) * 51,
+    train_labels=torch.tensor([0, 1, 2, 1]),
+    test_images=torch.zeros(3, 1, 1, 1, dtype=torch.uint8),
+    test_labels=torch.tensor([2, 0, 1]),
+    classes=("a", "b", "c"),
+    mean=(0.2,),
+    std=(0.2,),
+)
+
+
+def federation(train: list[list[int]], test: list[list[int]]) -> Federation:
+    def as_arrays(lists: list[list[int]]) -> tuple[np.ndarray, ...]:
+        return tuple(np.array(positions, np.int64) for positions in lists)
+
+    return Federation(DATASET, Partition(as_arrays(train), as_arrays(test)))
+
+
+def test_a_client_gets_inputs_and_labels() -> None:
+    clients = federation([[0, 1], [3]], [[0], [1, 2]])
+    inputs, labels = clients.client_data(1)
+    # 3 · 51/255 = 0.6, and (0.6 - 0.2)/0.2 = 2.
+    torch.testing.assert_close(inputs, torch.full((1, 1, 1, 1), 2.0))
+    assert labels.tolist() == [1]
+    assert clients.num_clients == 2
+    assert clients.client_data(0)[1].tolist() == [0, 1]
+
+
+def test_the_test_set_is_as_stored() -> None:
+    images, labels = federation([[0]], [[0]]).test_data()
+    assert images.dtype == torch.uint8
+    assert labels.tolist() == [2, 0, 1]
+
+
+def test_class_counts() -> None:
+    assert federation([[0, 1], [3, 1, 2]], [[0], [1]]).class_counts().tolist() == [[1, 1, 0], [0, 2, 1]]
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "message"),
+    [
+        ([], [], "a partition needs clients: 0 training sets and 0 test sets"),
+        ([[0], [1]], [[0]], "a partition needs clients: 2 training sets and 1 test sets"),
+        ([[0], []], [[0], [0]], "client 1: train has no images"),
+        ([[0], [1]], [[0], []], "client 1: test has no images"),
+        ([[0, 4]], [[0]], "client 0: train indices must be 0 to 3, got 0 to 4"),
+        ([[0]], [[-1, 2]], "client 0: test indices must be 0 to 2, got -1 to 2"),
+    ],
+)
+def test_a_bad_partition_is_refused(train: list[list[int]], test: list[list[int]], message: str) -> None:
+    with pytest.raises(DataError) as refused:
+        federation(train, test)
+    assert str(refused.value) == message
+
+
+OWN = [
+    (np.zeros((2, 3), np.float32), np.array([0, 1])),
+    (np.ones((1, 3), np.float32), np.array([2])),
+]
+TEST = (np.full((4, 3), 5.0, np.float32), np.array([0, 1, 2, 2]))
+
+
+def test_a_users_own_split() -> None:
+    clients = Federation.from_clients(OWN, TEST, name="mine")
+    assert clients.num_clients == 2
+    assert clients.client_data(1)[0].tolist() == [[1.0, 1.0, 1.0]]
+    assert clients.client_data(1)[1].tolist() == [2]
+    assert [test.tolist() for test in clients.partition.test] == [[0, 1], [2, 3]]
+    assert clients.description == "mine, 2 clients"
+
+
+def test_a_users_own_test_sets() -> None:
+    clients = Federation.from_clients(OWN, TEST, [np.array([3], np.int32), np.array([0, 1])])
+    assert [test.tolist() for test in clients.partition.test] == [[3], [0, 1]]
+
+
+def test_bad_clients_are_named() -> None:
+    wide = (np.zeros((2, 4), np.float32), np.array([0, 1]))
+    with pytest.raises(DataError, match=r"clients: client 1: train images are float32 \[2, 4\] but test images"):
+        Federation.from_clients([OWN[0], wide], TEST)
+    with pytest.raises(DataError, match="clients: client 1: train images must be a non-empty array"):
+        Federation.from_clients([OWN[0], (np.zeros((0, 3), np.float32), np.zeros(0, int))], TEST)
+    with pytest.raises(DataError, match="clients: client 0: train labels out of range: label 1 at position 1"):
+        Federation.from_clients(OWN, TEST, classes=("only",))
+    with pytest.raises(DataError, match="needs at least one client"):
+        Federation.from_clients([], TEST)
+    with pytest.raises(DataError, match="client 0: test indices must be int64"):
+        Federation.from_clients(OWN, TEST, [np.array([0.0]), np.array([1])])
+    with pytest.raises(DataError, match="client 0 has no test images"):
+        Federation.from_clients(OWN, (TEST[0][2:], TEST[1][2:]))

@@ -1,0 +1,47 @@
+"""A small federation that trains in milliseconds."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from feddst.data import Dataset
+from feddst.engines import Job
+from feddst.methods import Method
+from feddst.models import initial_model
+from feddst.protocol import ServerState
+
+
+def tiny_network() -> nn.Sequential:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        return nn.Sequential(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(108, 8), nn.ReLU(), nn.Linear(8, 4))
+
+
+@pytest.fixture
+def module() -> nn.Sequential:
+    return tiny_network()
+
+
+@pytest.fixture
+def dataset() -> Dataset:
+    draws = torch.Generator().manual_seed(2)
+    images = torch.randn(1300, 1, 8, 8, generator=draws)
+    labels = torch.randint(0, 4, (1300,), generator=draws)
+    return Dataset.from_arrays(train=(images[:100], labels[:100]), test=(images[100:], labels[100:]))
+
+
+JobMaker = Callable[..., Job]
+
+
+@pytest.fixture
+def job(dataset: Dataset) -> JobMaker:
+    def make(method: Method, *, client: int = 0, round: int = 1, images: int = 20) -> Job:
+        state = method.init(initial_model(tiny_network()), seed=7)
+        state = ServerState(**{**state.__dict__, "round": round})
+        start = client * images
+        inputs, labels = dataset.train_images[start : start + images], dataset.train_labels[start : start + images]
+        return Job(client, 7, method.broadcast(state), method.work(state, client), inputs, labels)
+
+    return make

@@ -1,0 +1,184 @@
+"""A client's round against PyTorch's own optimizer, and each kind of work on its own."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from feddst.engines import Job, Outcome
+from feddst.engines.client import train_client
+from feddst.errors import TrainingError
+from feddst.methods import FedAvgM, FedDST, FedProx, RandomMask
+from feddst.protocol import ClientState, ClientWork, Growth, LocalTraining, Proximal, count_active, minibatches
+from feddst.sparsity import Sparsity, Timetable
+
+LOCAL = LocalTraining(epochs=3, batch=8, lr=0.1, momentum=0.9, l2=0.01)
+JobMaker = Callable[..., Job]
+
+
+def by_torch(module: nn.Module, job: Job, mu: float = 0.0) -> dict[str, Tensor]:
+    """The same training with torch.optim.SGD, the mask applied after each step."""
+    module = copy.deepcopy(module)
+    module.load_state_dict(dict(job.broadcast.params))
+    local = job.work.local
+    optimizer = torch.optim.SGD(module.parameters(), lr=local.lr, momentum=local.momentum, weight_decay=local.l2)
+    for batches in minibatches(len(job.labels), local, job.seed, job.broadcast.round, job.client):
+        for indices in batches:
+            batch = torch.from_numpy(indices)
+            loss = F.cross_entropy(module(job.inputs[batch]), job.labels[batch])
+            distance = sum(((p - job.broadcast.params[name]) ** 2).sum() for name, p in module.named_parameters())
+            optimizer.zero_grad()
+            torch.autograd.backward(loss + mu / 2 * distance)
+            optimizer.step()
+            with torch.no_grad():
+                for name, p in module.named_parameters():
+                    if name in job.broadcast.masks:
+                        p.mul_(job.broadcast.masks[name])
+    return {name: p.detach() for name, p in module.named_parameters()}
+
+
+def assert_close(outcome: Outcome, expected: dict[str, Tensor]) -> None:
+    for name, value in outcome.update.params.items():
+        torch.testing.assert_close(value, expected[name], rtol=1e-5, atol=1e-6)
+
+
+def test_dense_training_is_sgd(module: nn.Sequential, job: JobMaker) -> None:
+    one = job(FedAvgM(local=LOCAL))
+    outcome = train_client(module, one)
+    assert_close(outcome, by_torch(module, one))
+    assert outcome.update.masks is None
+    assert outcome.update.weight == 20
+    assert outcome.update.loss > 0
+
+
+def test_sparse_training_is_sgd_with_the_mask_applied_after_each_step(module: nn.Sequential, job: JobMaker) -> None:
+    one = job(RandomMask(local=LOCAL, sparsity=Sparsity(0.7)))
+    outcome = train_client(module, one)
+    assert_close(outcome, by_torch(module, one))
+    for name, mask in one.broadcast.masks.items():
+        assert not outcome.update.params[name][~mask].any()
+
+
+def test_the_proximal_term_has_its_real_gradient(module: nn.Sequential, job: JobMaker) -> None:
+    one = job(FedProx(local=LOCAL, proximal=Proximal(mu=0.7)))
+    assert_close(train_client(module, one), by_torch(module, one, mu=0.7))
+
+
+def test_the_published_proximal_term_does_nothing(module: nn.Sequential, job: JobMaker) -> None:
+    detached = train_client(module, job(FedProx(local=LOCAL, proximal=Proximal(mu=0.7, gradient="detached"))))
+    assert_close(detached, by_torch(module, job(FedAvgM(local=LOCAL))))
+
+
+def test_partial_work_is_the_beginning_of_the_whole(module: nn.Sequential, job: JobMaker) -> None:
+    whole = job(FedProx(local=LOCAL))
+    shortened = replace(whole, work=whole.work.shortened(2))
+    two_epochs = job(FedProx(local=replace(LOCAL, epochs=2)))
+    results = [train_client(module, one).update.params for one in (shortened, two_epochs, whole)]
+    assert all(torch.equal(results[0][name], results[1][name]) for name in results[0])
+    assert any(not torch.equal(results[0][name], results[2][name]) for name in results[0])
+
+
+def feddst(growth: Growth | None = None, after_epoch: int = 0) -> FedDST:
+    timetable = Timetable(alpha=0.3, every=1, until=10, after_epoch=after_epoch)
+    return FedDST(local=LOCAL, sparsity=Sparsity(0.6, "uniform"), readjust=timetable, growth=growth or Growth())
+
+
+@pytest.mark.parametrize("rule", ["gradient", "random"])
+@pytest.mark.parametrize("after_epoch", [0, 1])
+def test_readjustment_keeps_budgets_and_moves_the_mask(
+    module: nn.Sequential, job: JobMaker, rule: str, after_epoch: int
+) -> None:
+    one = job(feddst(Growth(rule=rule), after_epoch))  # type: ignore[arg-type]
+    update = train_client(module, one).update
+    assert update.masks is not None
+    assert one.work.readjust is not None
+    assert count_active(update.masks) == dict(one.work.readjust.budgets)
+    for name, mask in update.masks.items():
+        assert not update.params[name][~mask].any()
+        grown = mask & ~one.broadcast.masks[name]
+        assert int(grown.sum()) <= one.work.readjust.drop[name]
+        assert bool(update.params[name][grown].any()) == (after_epoch == 1 and bool(grown.any()))
+    assert any(not torch.equal(mask, one.broadcast.masks[name]) for name, mask in update.masks.items())
+
+
+def test_growth_follows_the_task_gradient_at_the_pruned_weights(module: nn.Sequential, job: JobMaker) -> None:
+    """Recomputed independently: train, drop, then differentiate the mean loss over all images."""
+    one = job(feddst())
+    assert one.work.readjust is not None
+    trained = train_client(copy.deepcopy(module), replace(one, work=replace(one.work, readjust=None))).update.params
+    pruned = {}
+    for name, value in trained.items():
+        pruned[name] = value.clone()
+        if name in one.broadcast.masks:
+            active = one.broadcast.masks[name].flatten().nonzero().flatten()
+            smallest = active[value.flatten()[active].abs().argsort()[: one.work.readjust.drop[name]]]
+            pruned[name].view(-1)[smallest] = 0
+    module.load_state_dict(pruned)
+    torch.autograd.backward(F.cross_entropy(module(one.inputs), one.labels))
+    update = train_client(copy.deepcopy(module), one).update
+    assert update.masks is not None
+    compared = 0
+    for name, p in module.named_parameters():
+        if name in update.masks:
+            assert p.grad is not None
+            grown = p.grad[update.masks[name] & (pruned[name] == 0)].abs()
+            passed_over = p.grad[~update.masks[name]].abs()
+            if len(grown) and len(passed_over):
+                assert grown.min() >= passed_over.max() - 1e-7
+                compared += 1
+    assert compared >= 2
+
+
+def test_published_growth_zeroes_survivors_and_misses_the_budget(module: nn.Sequential, job: JobMaker) -> None:
+    one = job(feddst(Growth(grow_from="any", images="last-batch", weights="unpruned")))
+    update = train_client(module, one).update
+    assert update.masks is not None
+    assert one.work.readjust is not None
+    counts = count_active(update.masks)
+    assert all(counts[name] <= budget for name, budget in one.work.readjust.budgets.items())
+    assert sum(counts.values()) < sum(one.work.readjust.budgets.values())
+
+
+def test_gradient_reports_are_the_mean_gradient_at_the_end(module: nn.Sequential, job: JobMaker) -> None:
+    one = replace(job(FedAvgM(local=LOCAL)), work=ClientWork(LOCAL, report=("gradient",), train=False))
+    update = train_client(module, one).update
+    torch.autograd.backward(F.cross_entropy(module(one.inputs), one.labels))
+    for name, p in module.named_parameters():
+        assert p.grad is not None
+        torch.testing.assert_close(update.extra["gradient"][name], p.grad, rtol=1e-5, atol=1e-7)
+        assert torch.equal(update.params[name], one.broadcast.params[name])
+
+
+def test_kept_parameters_stay_with_the_client(module: nn.Sequential, job: JobMaker) -> None:
+    one = replace(job(FedAvgM(local=LOCAL)), work=ClientWork(LOCAL, keep=frozenset({"0.weight", "0.bias"})))
+    first = train_client(module, one)
+    assert set(first.state.tensors) == {"0.weight", "0.bias"}
+    assert not set(first.update.params) & set(first.state.tensors)
+    marked = ClientState({"0.weight": torch.full((3, 1, 3, 3), 0.5), "0.bias": torch.zeros(3)})
+    idle = replace(one, work=replace(one.work, train=False), state=marked)
+    assert torch.equal(train_client(module, idle).state.tensors["0.weight"], marked.tensors["0.weight"])
+
+
+def test_clients_weigh_by_images_or_by_minibatches(module: nn.Sequential, job: JobMaker) -> None:
+    by_batches = job(FedAvgM(local=replace(LOCAL, weigh_by="batches")))
+    assert train_client(module, by_batches).update.weight == 3  # 20 images in minibatches of 8
+
+
+def test_divergence_names_the_client_and_the_round(module: nn.Sequential, job: JobMaker) -> None:
+    with pytest.raises(TrainingError, match="client 3 diverged in round 4"):
+        train_client(module, job(FedAvgM(local=replace(LOCAL, lr=1e30)), client=3, round=4))
+
+
+def test_dropout_follows_the_key_and_not_what_was_drawn_before(module: nn.Sequential, job: JobMaker) -> None:
+    noisy = nn.Sequential(*module, nn.Dropout(0.5))
+    one = job(FedAvgM(local=LOCAL))
+    first = train_client(noisy, one).update.params
+    before = torch.random.get_rng_state()
+    torch.rand(10)
+    second = train_client(noisy, one).update.params
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert not torch.equal(before, torch.random.get_rng_state())

@@ -1,0 +1,83 @@
+"""Worker processes give the same bits as one process, and pass errors on."""
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from feddst.data import Dataset
+from feddst.engines import EngineConfig, Job, ProcessEngine, ReferenceEngine, make_engine
+from feddst.engines.processes import can_travel
+from feddst.errors import OptionError, TrainingError
+from feddst.methods import FedAvgM, FedDST
+from feddst.protocol import LocalTraining
+from feddst.sparsity import Sparsity, Timetable
+
+JobMaker = Callable[..., Job]
+LOCAL = LocalTraining(epochs=2, batch=8, lr=0.1)
+
+
+@pytest.fixture
+def engine(module: nn.Sequential, dataset: Dataset) -> Iterator[ProcessEngine]:
+    with closing(ProcessEngine(module, dataset, workers=2)) as processes:
+        yield processes
+
+
+def test_workers_agree_with_one_process_to_the_last_bit(
+    engine: ProcessEngine, module: nn.Sequential, dataset: Dataset, job: JobMaker
+) -> None:
+    method = FedDST(local=LOCAL, sparsity=Sparsity(0.6), readjust=Timetable(alpha=0.3, every=1))
+    jobs = [job(method, client=client) for client in range(5)]
+    plain = ReferenceEngine(module, dataset, torch.device("cpu"))
+    alone, shared = dict(plain.train(jobs)), dict(engine.train(jobs))
+    assert set(shared) == set(alone) == set(range(5))
+    for index, outcome in alone.items():
+        update, other = outcome.update, shared[index].update
+        assert (update.client, update.loss) == (other.client, other.loss)
+        assert all(torch.equal(value, other.params[name]) for name, value in update.params.items())
+        assert update.masks is not None
+        assert other.masks is not None
+        assert all(torch.equal(mask, other.masks[name]) for name, mask in update.masks.items())
+    models = [(outcome.update.params, outcome.update.buffers) for outcome in alone.values()]
+    for one, two in zip(plain.evaluate(models), engine.evaluate(models), strict=True):
+        assert torch.equal(one.correct, two.correct)
+        assert one.loss == two.loss
+        assert len(one.correct) == 1200
+
+
+def test_errors_come_through(engine: ProcessEngine, job: JobMaker) -> None:
+    jobs = [job(FedAvgM(local=replace(LOCAL, lr=1e30)), client=1)]
+    with pytest.raises(TrainingError, match="client 1 diverged in round 1"):
+        list(engine.train(jobs))
+    assert len(list(engine.train([job(FedAvgM(local=LOCAL))]))) == 1
+
+
+def test_a_dead_worker_is_an_error_and_not_a_hang(engine: ProcessEngine, job: JobMaker) -> None:
+    for worker in engine._workers:
+        worker.send_signal(signal.SIGKILL)
+    with pytest.raises(TrainingError, match="worker process ended unexpectedly with code -9"):
+        list(engine.train([job(FedAvgM(local=LOCAL))]))
+
+
+def test_a_module_from_the_users_script_stays_in_one_process(
+    dataset: Dataset, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Local(nn.Linear):
+        pass
+
+    monkeypatch.setattr(Local, "__module__", "__main__")
+    module = nn.Sequential(nn.Flatten(), Local(64, 4))
+    assert not can_travel(module)
+    with closing(make_engine(EngineConfig(workers=2), module, dataset)) as engine:
+        assert isinstance(engine, ReferenceEngine)
+    assert "using one process" in caplog.text
+
+
+@pytest.mark.parametrize("device", ["tpu", "gpu", "mps", "cuda:99", ""])
+def test_devices_that_are_not_there_are_refused(device: str) -> None:
+    with pytest.raises(OptionError, match=r"engine\.device"):
+        EngineConfig(device=device).torch_device()

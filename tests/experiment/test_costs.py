@@ -1,0 +1,100 @@
+"""The cost formulas, on the MNIST network's numbers and on small ones by hand."""
+
+import torch
+
+from feddst.experiment.costs import Ledger
+from feddst.methods import FedAvgM, FedDST, RandomMask
+from feddst.models import ModelConfig, initial_model, make_module, multiply_adds, network
+from feddst.protocol import Broadcast, ClientWork, Growth, LocalTraining, Readjustment, Update
+
+PARAMS = {"w": torch.ones(10), "b": torch.ones(2)}
+HALF = {"w": torch.arange(10) < 5}
+SENT = Broadcast(round=1, params=PARAMS, masks=HALF)
+
+
+def ledger(accounting: str = "paper") -> Ledger:
+    return Ledger(accounting, {"w": 10}, {"w": 100})  # type: ignore[arg-type]
+
+
+def update(client: int, *, mask: bool) -> Update:
+    return Update(client=client, round=1, weight=1, params=PARAMS, masks=HALF if mask else None)
+
+
+def test_the_papers_formula_by_hand() -> None:
+    costs = ledger()
+    costs.charge_upload(SENT, update(0, mask=False))
+    assert costs.upload_bits == 32 * 12 // 2  # 32(1−S)n with S = ½ and n = 12
+    costs.charge_upload(SENT, update(0, mask=True))
+    assert costs.upload_bits == 2 * 32 * 12 // 2 + 12
+
+
+def test_the_published_formula_by_hand() -> None:
+    costs = ledger("published")
+    costs.charge_upload(SENT, update(0, mask=False))
+    assert costs.upload_bits == 32 * (5 + 2)  # active weights and biases
+    costs.charge_upload(SENT, update(1, mask=True))
+    assert costs.upload_bits == 2 * 32 * 7 + 5  # a mask costs (1−S)·10
+
+
+def test_published_costs_are_overwritten_between_evaluations() -> None:
+    costs = ledger("published")
+    for _ in range(2):
+        costs.charge_upload(SENT, update(0, mask=False))
+        costs.close_round(mask_moved=False, evaluated=False)
+    assert costs.upload_bits == 32 * 7
+    costs.close_round(mask_moved=False, evaluated=True)
+    costs.charge_upload(SENT, update(0, mask=False))
+    assert costs.upload_bits == 2 * 32 * 7
+
+
+def test_a_mask_goes_down_at_first_and_when_it_has_moved() -> None:
+    costs, charges = ledger(), []
+    for moved in (False, True, False):
+        before = costs.download_bits
+        costs.charge_download(SENT)
+        charges.append(costs.download_bits - before)
+        costs.close_round(mask_moved=moved, evaluated=False)
+    assert charges == [192 + 12, 192, 192 + 12]
+
+
+def test_extra_tensors_cost_thirty_two_bits_a_value() -> None:
+    costs = ledger()
+    costs.charge_upload(SENT, Update(client=0, round=1, weight=1, params={}, extra={"gradient": PARAMS}))
+    assert costs.upload_bits == 32 * 12
+
+
+def test_training_flops_by_hand() -> None:
+    costs, work = ledger(), ClientWork(LocalTraining(epochs=3))
+    costs.charge_training(work, HALF, images=2)
+    assert (costs.flops_dense, costs.flops_sparse) == (2 * 3 * 600, 2 * 3 * 300)
+    readjusting = ClientWork(LocalTraining(epochs=1), readjust=Readjustment(1, {"w": 1}, {"w": 5}, Growth()))
+    costs.charge_training(readjusting, HALF, images=2)
+    # Two images at 300, and the growth gradient over two: 100·(2·½ + 2·½ + 2) = 400 each.
+    assert costs.flops_sparse == 1800 + 600 + 800
+
+
+def test_a_saved_ledger_goes_on_as_if_nothing_had_happened() -> None:
+    costs = ledger("published")
+    costs.charge_upload(SENT, update(3, mask=True))
+    costs.close_round(mask_moved=True, evaluated=False)
+    restored = ledger("published")
+    restored.restore(costs.as_dict())
+    for one in (costs, restored):
+        one.charge_upload(SENT, update(3, mask=False))
+        one.charge_download(SENT)
+    assert restored == costs
+
+
+def test_a_round_of_the_papers_mnist_job() -> None:
+    module = make_module(lambda: network(ModelConfig(), (1, 28, 28), 10), 0)
+    model = initial_model(module)
+    sizes = {layer.name: layer.size for layer in model.layers}
+    bits = {}
+    for method in (FedAvgM(), RandomMask(), FedDST()):
+        sent = method.broadcast(method.init(model, 0))
+        costs = Ledger("paper", sizes, multiply_adds(module, torch.zeros(1, 1, 28, 28)))
+        for client in range(20):
+            costs.charge_upload(sent, Update(client=client, round=1, weight=40, params=sent.params))
+        bits[method.name] = costs.upload_bits
+    n = 261_840
+    assert bits == {"fedavgm": 20 * 32 * n, "randommask": 20 * 32 * n // 5, "feddst": 20 * 32 * n // 5}

@@ -1,0 +1,103 @@
+"""Any module: what is prunable, what stays dense, and how its tensors go in and out."""
+
+import pytest
+import torch
+from torch import nn
+
+from feddst.errors import ModelError
+from feddst.models import ModelConfig, initial_model, load, make_module, network, prunable_layers
+
+
+class Mixed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 2, 3)
+        self.norm = nn.BatchNorm2d(2)
+        self.embed = nn.Embedding(5, 4)
+        self.head = nn.Linear(4, 3)
+
+
+def names(module: nn.Module, **choice: tuple[str, ...]) -> list[str]:
+    return [layer.name for layer in prunable_layers(module, **choice)]
+
+
+def test_convolution_and_linear_weights_are_prunable_by_default() -> None:
+    assert names(Mixed()) == ["conv.weight", "head.weight"]
+    [conv, head] = prunable_layers(Mixed())
+    assert (conv.shape, conv.biases, head.shape, head.biases) == ((2, 1, 3, 3), 2, (3, 4), 3)
+
+
+def test_the_user_may_choose() -> None:
+    assert names(Mixed(), prunable=("embed.weight", "head")) == ["embed.weight", "head.weight"]
+    assert names(Mixed(), dense=("head",)) == ["conv.weight"]
+    assert names(Mixed(), dense=("head.weight", "conv")) == []
+    assert names(nn.Linear(3, 2)) == ["weight"]
+
+
+def test_biases_and_norms_are_never_masked() -> None:
+    with pytest.raises(ModelError, match=r"model\.prunable names norm\.weight, but biases and norms are never masked"):
+        names(Mixed(), prunable=("norm.weight",))
+
+
+def test_a_pattern_that_matches_nothing_is_refused() -> None:
+    with pytest.raises(ModelError, match=r"model\.dense names 'hed', but the model's parameters are conv\.weight"):
+        names(Mixed(), dense=("hed",))
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "classes", "parameters"),
+    [
+        ("mnist-cnn", (1, 28, 28), 10, 261_840),
+        ("cifar10-cnn", (3, 32, 32), 10, 782_006),
+        ("cifar100-cnn", (3, 32, 32), 100, 783_092),
+    ],
+)
+def test_the_papers_networks_have_the_papers_sizes(
+    name: str, shape: tuple[int, ...], classes: int, parameters: int
+) -> None:
+    for chosen in (name, "auto"):
+        module = network(ModelConfig(name=chosen), shape, classes)  # type: ignore[arg-type]
+        assert sum(p.numel() for p in module.parameters()) == parameters
+        assert module(torch.zeros(2, *shape)).shape == (2, classes)
+
+
+def test_the_softmax_head_gives_probabilities() -> None:
+    module = network(ModelConfig(head="softmax"), (1, 28, 28), 10)
+    assert torch.allclose(module(torch.randn(3, 1, 28, 28)).sum(dim=1), torch.ones(3))
+
+
+def test_images_too_small_for_the_network_are_refused() -> None:
+    with pytest.raises(ModelError, match="at least 13×13 pixels"):
+        network(ModelConfig(), (1, 8, 8), 10)
+
+
+def test_initial_weights_follow_the_seed_alone() -> None:
+    def weights(seed: int) -> torch.Tensor:
+        module = make_module(lambda: nn.Linear(4, 4), seed)
+        return next(module.parameters()).detach()
+
+    torch.manual_seed(0)
+    first = weights(1)
+    torch.manual_seed(5)
+    assert torch.equal(first, weights(1))
+    assert not torch.equal(first, weights(2))
+
+
+def test_a_module_as_it_is_keeps_its_weights() -> None:
+    module = nn.Linear(2, 2)
+    assert make_module(module, 3) is module
+    with pytest.raises(ModelError, match="got int"):
+        make_module(lambda: 3, 0)  # type: ignore[arg-type, return-value]
+
+
+def test_tensors_come_out_as_copies_and_go_back_in() -> None:
+    module = Mixed()
+    model = initial_model(module)
+    assert set(model.buffers) == {"norm.running_mean", "norm.running_var", "norm.num_batches_tracked"}
+    with torch.no_grad():
+        module.head.weight.zero_()
+        module.norm(torch.randn(4, 2, 3, 3))
+    assert model.params["head.weight"].any()
+    load(module, model.params, model.buffers)
+    assert torch.equal(module.head.weight, model.params["head.weight"])
+    assert module.norm.num_batches_tracked == 0

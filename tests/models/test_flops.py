@@ -1,0 +1,21 @@
+"""Multiply-adds of the MNIST network, counted by hand."""
+
+import torch
+
+from feddst.models import ModelConfig, multiply_adds, network, training_flops
+
+# 28 → conv 5×5 → 24 → pool 3×3 → 22 → conv 5×5 → 18 → pool → 16.
+CONV1, CONV2 = 24 * 24 * 10 * 25, 18 * 18 * 20 * 250
+FC1, FC2 = 20 * 16 * 16 * 50, 50 * 10
+
+
+def test_mnist_network_layer_by_layer() -> None:
+    module = network(ModelConfig(), (1, 28, 28), 10)
+    counts = multiply_adds(module, torch.zeros(1, 1, 28, 28))
+    assert counts == {"conv1.weight": CONV1, "conv2.weight": CONV2, "fc1.weight": FC1, "fc2.weight": FC2}
+    assert module.training
+
+
+def test_training_costs_three_passes_of_two_flops() -> None:
+    assert training_flops({"a": 100, "b": 10}, {}) == 6 * 110
+    assert training_flops({"a": 100, "b": 10}, {"a": 0.25}) == 6 * 35
