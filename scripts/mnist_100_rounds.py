@@ -4,7 +4,7 @@
 
 Runs FedDST and FedAvgM as the paper's text has them (on shards), and FedDST as the published code has it, the
 seeds of each in lockstep, and writes a file for each with every curve, the command, the commit and the machine.
-Needs torch and numpy alone. Takes about 40 minutes on two cores.
+Needs torch and numpy alone. Takes about 40 minutes on two CPU cores.
 """
 
 import argparse
@@ -65,6 +65,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--workers", type=int, default=0)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--commit", default="", help="where the tree is not a git checkout")
     args = parser.parse_args()
     dataset = load(RunConfig().data)
@@ -73,7 +74,7 @@ def main() -> None:
         record = {
             "command": " ".join(["python", *sys.argv]),
             "commit": args.commit or _commit(),
-            "machine": f"{platform.machine()}, torch {torch.__version__}, CPU",
+            "machine": f"{platform.machine()}, torch {torch.__version__}, {_device(args.device)}",
             **_measure(CLAIMS[name], args, dataset),
         }
         (args.out / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
@@ -82,7 +83,8 @@ def main() -> None:
 
 
 def _measure(claim: Claim, args: argparse.Namespace, dataset: Dataset) -> dict[str, Any]:
-    changes = {"rounds": args.rounds, "cap_gib": 0.0, "engine.workers": args.workers, **claim.changes}
+    changes = {"rounds": args.rounds, "cap_gib": 0.0, "engine.workers": args.workers, "engine.device": args.device}
+    changes |= claim.changes
     base = updated(updated(RunConfig(), PRESETS[claim.preset].options), changes)
     runs = [_prepare(updated(base, {"seed": seed}), dataset) for seed in args.seeds]
     module = network(base.model, dataset.input_shape, dataset.num_classes)
@@ -122,6 +124,10 @@ def _curve(rows: Sequence[Row]) -> list[dict[str, float]]:
         for row in rows
         if row.accuracy is not None
     ]
+
+
+def _device(device: str) -> str:
+    return torch.cuda.get_device_name(device) if device.startswith("cuda") else "CPU"
 
 
 def _commit() -> str:

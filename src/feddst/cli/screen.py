@@ -40,6 +40,11 @@ def percent(share: float, decimals: int = 1) -> str:
     return f"{100 * share:.{decimals}f} %"
 
 
+def counted(number: int, thing: str) -> str:
+    """A number of things, in the plural where it belongs."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
 def duration(seconds: float) -> str:
     """Seconds as a person would say them."""
     whole = round(seconds)

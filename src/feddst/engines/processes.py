@@ -46,9 +46,9 @@ class ProcessEngine:
         return [self._evaluate(model) for model in models]
 
     def close(self) -> None:
-        self._threads.shutdown(cancel_futures=True)
         for worker in self._workers:
             worker.kill()
+        self._threads.shutdown(cancel_futures=True)
         for worker in self._workers:
             worker.communicate()
 
@@ -93,6 +93,7 @@ def _start() -> "subprocess.Popen[bytes]":
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=environment,
+        start_new_session=True,  # Ctrl-C is for the parent alone, also while a worker starts
     )
 
 

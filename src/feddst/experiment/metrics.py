@@ -48,7 +48,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Summary:
-    """A run in a few numbers. Accuracies are means over clients, as fractions."""
+    """A run in a few numbers. Accuracies are means over clients, as fractions; NaN before the first evaluation."""
 
     best: float
     best_round: int
@@ -81,13 +81,13 @@ def best_under(rows: Sequence[Row], cap_gib: float) -> float | None:
 
 
 def summarise(rows: Sequence[Row], stopped_by: str) -> Summary:
-    """The summary of a run's rows; at least one holds an evaluation."""
-    evaluated = [row for row in rows if row.accuracy is not None]
-    scores = [row.accuracy for row in evaluated if row.accuracy is not None]
+    """The summary of a run's rows."""
+    seen = [(row.round, row.accuracy) for row in rows if row.accuracy is not None] or [(0, math.nan)]
+    scores = [accuracy for _, accuracy in seen]
     best = int(np.argmax(scores))
     return Summary(
         best=scores[best],
-        best_round=evaluated[best].round,
+        best_round=seen[best][0],
         final=scores[-1],
         last_ten=float(np.mean(scores[-10:])),
         rounds=rows[-1].round,

@@ -21,7 +21,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 MIB = 8 * 2**20
 GREY = "#8a8a8a"
 FEW_POINTS = 30
-LABEL_GAP = 0.055
+LABEL_GAP = 0.05
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from torch import nn
 
 from feddst.data import Federation
 from feddst.engines import Evaluation, Job, Outcome
+from feddst.errors import TrainingError
 from feddst.experiment.cohort import participants
 from feddst.experiment.config import RunConfig, make_method
 from feddst.experiment.costs import Ledger
@@ -93,7 +94,10 @@ class Run:
         """Take in one job's outcome, in whatever order outcomes come."""
         assert self._open is not None
         update, job = outcome.update, self._open.jobs[place]
-        self._open.total.add(update)
+        try:
+            self._open.total.add(update)
+        except TrainingError as error:
+            raise TrainingError(f"client {update.client} diverged in round {self.state.round}: {error}") from None
         self._open.losses[place] = (update.loss, update.weight)
         self._ledger.charge_upload(self._open.broadcast, update)
         self._ledger.charge_training(job.work, self._open.broadcast.masks, len(job.labels))

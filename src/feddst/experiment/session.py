@@ -86,6 +86,8 @@ def _open(directory: RunDirectory | None, one: Run, resume: bool) -> None:
     if resume:
         one.resume()
         directory.reopen(one.config)
+        if one.stopped_by:
+            directory.finish(one.summary())
     else:
         directory.create(one.config)
 

@@ -1,0 +1,5 @@
+"""`python -m feddst` is the command line."""
+
+from feddst.cli.main import main
+
+main()

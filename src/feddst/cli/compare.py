@@ -1,0 +1,60 @@
+"""`feddst compare`: several methods on the same seeds, partition and initial weights."""
+
+from pathlib import Path
+
+from feddst.cli.arguments import Arguments
+from feddst.cli.interruption import Interruption
+from feddst.cli.places import command, fresh
+from feddst.cli.progress import Reporter
+from feddst.cli.run import INTERRUPTED, describe_setting
+from feddst.cli.screen import counted, say, show_table
+from feddst.cli.settings import gather
+from feddst.experiment import Comparison, compare
+from feddst.experiment.comparison import compare_config, compare_options
+from feddst.experiment.config import refuse_ineffective
+from feddst.experiment.reports import PICTURE, TABLE
+from feddst.experiment.tables import caption, headline, notes, table
+
+
+def compare_command(given: Arguments) -> int:
+    """Carry out `feddst compare`."""
+    options = compare_options()
+    settings = gather(given, "compare", options)
+    config = compare_config(settings.values)
+    config.check()
+    refuse_ineffective([entry.method for entry in config.entries()], settings.asked_for(options))
+    out = Path(given.values["out"]) if given.values.get("out") else fresh(f"compare-{config.base.data.dataset}")
+    runs = counted(len(config.methods) * len(config.seeds), "run")
+    opening = f"{runs} on {describe_setting(config.base)}; writing to {out}"
+    again = command("compare", *_words({**given.values, "out": str(out)}))
+    interruption = Interruption()
+    try:
+        with interruption, Reporter(interruption, opening) as reporter:
+            comparison = compare(config, out=out, watcher=reporter)
+    except KeyboardInterrupt:
+        say(f"stopped; go on from the last checkpoints with\n  {again}")
+        return INTERRUPTED
+    if not comparison.finished:
+        say(f"stopped; go on with\n  {again}")
+        return INTERRUPTED
+    show(comparison)
+    return 0
+
+
+def show(comparison: Comparison) -> None:
+    """The table, the picture's path and the one sentence."""
+    print("\n" + caption(comparison))
+    show_table(table(comparison), numbers=True)
+    for note in notes(comparison):
+        print(note)
+    print(f"\ntable    {comparison.path / TABLE}")
+    if (comparison.path / PICTURE).is_file():
+        print(f"picture  {comparison.path / PICTURE}")
+    print("\n" + headline(comparison))
+
+
+def _words(values: dict[str, object]) -> list[str]:
+    words: list[str] = []
+    for name, value in values.items():
+        words += [f"--{name}", ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]
+    return words

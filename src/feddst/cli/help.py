@@ -1,0 +1,77 @@
+"""Help texts, from the declarations of the options."""
+
+import dataclasses
+import shutil
+import textwrap
+from collections.abc import Iterable, Sequence
+
+from feddst.experiment import RunConfig
+from feddst.methods import METHODS
+from feddst.options import Option
+
+INDENT = 6
+
+
+def help_text(usage: str, summary: str, options: Sequence[Option]) -> str:
+    """Usage, what the command does, and its options by group."""
+    parts = [f"usage: feddst {usage}", _filled(summary[0].upper() + summary[1:] + ".", 0)]
+    groups: dict[str, list[Option]] = {}
+    for opt in options:
+        group, dot, _ = opt.name.rpartition(".")
+        groups.setdefault(group if dot else "", []).append(opt)
+    for group, members in groups.items():
+        parts.append(_heading(group) + "\n" + "\n".join(_described(opt) for opt in members))
+    return "\n\n".join(parts)
+
+
+def overview(commands: Iterable[tuple[str, str]]) -> str:
+    """The help of the program itself."""
+    rows = list(commands)
+    width = max(len(name) for name, _ in rows)
+    lines = [f"  {name.ljust(width)}  {summary}" for name, summary in rows]
+    return "\n".join(
+        [
+            "usage: feddst COMMAND [options]",
+            "",
+            "Federated learning with dynamic sparse training.",
+            "",
+            *lines,
+            "",
+            "`feddst COMMAND --help` lists a command's options; `feddst --version` the version.",
+        ]
+    )
+
+
+def _heading(group: str) -> str:
+    if not group:
+        return "options"
+    kind = next(field.type for field in dataclasses.fields(RunConfig) if field.name == group)
+    text = (kind.__doc__ or "").strip().splitlines()[0] if isinstance(kind, type) else ""
+    users = [name for name, method in METHODS.items() if group in {field.name for field in dataclasses.fields(method)}]
+    only = f" Only for {', '.join(users)}." if users and len(users) < len(METHODS) else ""
+    return _filled(f"{group}: {text}{only}", 0)
+
+
+def _described(opt: Option) -> str:
+    if opt.type is bool:
+        return f"  --{opt.name}\n" + _filled(opt.help, INDENT)
+    default = ",".join(map(str, opt.default)) if isinstance(opt.default, tuple) else str(opt.default)
+    first = f"  --{opt.name} {_kind(opt)}" + (f"  [default: {default}]" if default else "")
+    return first + "\n" + _filled(opt.help, INDENT)
+
+
+def _kind(opt: Option) -> str:
+    """What an option takes, short."""
+    if opt.choices:
+        return "|".join(map(str, opt.choices))
+    words = {int: "N", float: "X", str: "TEXT"}
+    kind = words[opt.type] + (",…" if opt.repeated else "")
+    return kind if opt.type is str or str(opt.bounds) == "finite" else f"{kind} ({opt.bounds})"
+
+
+def _filled(text: str, indent: int) -> str:
+    width = min(max(shutil.get_terminal_size().columns, 60), 100)
+    margin = " " * indent
+    return textwrap.fill(
+        text, width, initial_indent=margin, subsequent_indent=margin, break_on_hyphens=False, break_long_words=False
+    )

@@ -1,0 +1,113 @@
+"""The program `feddst`: finds the command, reads its options, and turns errors into one line and exit code 2."""
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from feddst import __version__
+from feddst.cli.arguments import Arguments, parse
+from feddst.cli.compare import compare_command
+from feddst.cli.data import ShowArguments, show_command
+from feddst.cli.help import help_text, overview
+from feddst.cli.listings import methods_command, presets_command
+from feddst.cli.run import INTERRUPTED, run_command
+from feddst.cli.screen import WarningLines, complain
+from feddst.cli.settings import Common, RunArguments
+from feddst.errors import FeddstError, OptionError
+from feddst.experiment import RunConfig
+from feddst.experiment.comparison import compare_options
+from feddst.options import Option, hint, one_of, options_of
+
+BAD_INPUT = 2
+
+
+@dataclass(frozen=True)
+class Command:
+    """One of the things the program does; `words` is how many words without a name it takes."""
+
+    usage: str
+    summary: str
+    options: Callable[[], list[Option]]
+    action: Callable[[Arguments], int]
+    words: int = 0
+
+
+COMMANDS = {
+    "run": Command(
+        "run [--preset NAME] [--config FILE] [--out DIR] [--resume] [options]",
+        "train with one method",
+        lambda: options_of(RunArguments) + options_of(RunConfig),
+        run_command,
+    ),
+    "compare": Command(
+        "compare [--methods A,B,…] [--seeds 0,1,…] [--caps X,Y,…] [--out DIR] [options]",
+        "run several methods on the same data and compare their accuracy at upload caps",
+        lambda: options_of(Common) + compare_options(),
+        compare_command,
+    ),
+    "data show": Command(
+        "data show [--seed N] [--out PICTURE] [options]",
+        "show how the images are divided among the clients",
+        lambda: options_of(ShowArguments),
+        show_command,
+    ),
+    "methods": Command("methods", "list the methods", list, methods_command),
+    "presets": Command(
+        "presets [NAME]", "list the presets, or the options of one of them", list, presets_command, words=1
+    ),
+}
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the program with these words, or those of the command line; returns the exit code."""
+    try:
+        with _warnings_shown():
+            return _dispatch(list(sys.argv[1:] if words is None else words))
+    except FeddstError as error:
+        complain(error)
+        return BAD_INPUT
+    except KeyboardInterrupt:
+        complain("interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has had enough; Python would complain once more while shutting down.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _dispatch(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(overview((name, command.summary) for name, command in COMMANDS.items()))
+        return 0
+    if words[0] == "--version":
+        print(f"feddst {__version__}")
+        return 0
+    command, rest = _find(words)
+    given = parse(rest, command.options(), words=command.words)
+    if given.help:
+        print(help_text(command.usage, command.summary, command.options()))
+        return 0
+    return command.action(given)
+
+
+def _find(words: list[str]) -> tuple[Command, list[str]]:
+    """The command that the first words name, and the words after them."""
+    for name, command in COMMANDS.items():
+        parts = name.split()
+        if words[: len(parts)] == parts:
+            return command, words[len(parts) :]
+    given = " ".join(words[: 2 if words[0] == "data" else 1])
+    raise OptionError(f"unknown command {given!r}{hint(given, COMMANDS) or '; it must be ' + one_of(COMMANDS)}")
+
+
+@contextmanager
+def _warnings_shown() -> Iterator[None]:
+    logger, handler = logging.getLogger("feddst"), WarningLines(logging.WARNING)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)

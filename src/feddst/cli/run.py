@@ -1,0 +1,95 @@
+"""`feddst run`: one method."""
+
+from pathlib import Path
+
+from feddst.cli.arguments import Arguments
+from feddst.cli.interruption import Interruption
+from feddst.cli.places import command, fresh
+from feddst.cli.progress import Reporter
+from feddst.cli.screen import counted, duration, percent, say
+from feddst.cli.settings import Settings, gather
+from feddst.engines.select import cores
+from feddst.errors import OptionError
+from feddst.experiment import Result, RunConfig, Summary, run
+from feddst.experiment.config import refuse_ineffective
+from feddst.experiment.storage import RunDirectory
+from feddst.options import options_of, updated
+
+INTERRUPTED = 130
+
+
+def run_command(given: Arguments) -> int:
+    """Carry out `feddst run`."""
+    options = options_of(RunConfig)
+    settings = gather(given, "run", options)
+    resume, out = bool(given.values.get("resume")), given.values.get("out", "")
+    if resume and not out:
+        raise OptionError("--resume needs --out, the directory of the run to go on with")
+    config = _config(settings, RunDirectory(Path(out)) if resume else None)
+    refuse_ineffective([config.method], settings.asked_for(options))
+    config.check()
+    path = Path(out) if out else fresh(f"{config.method}-{config.data.dataset}-seed{config.seed}")
+    if resume and (summary := _complete(RunDirectory(path), config)):
+        say(f"the run in {path} is complete; a larger --rounds or --cap_gib would take it further")
+        print(describe(summary, config, path))
+        return 0
+    if not resume:
+        RunDirectory(path).refuse_occupied()
+    say(f"{config.method}, seed {config.seed}, on {describe_setting(config)}; writing to {path}")
+    return _carry_out(config, path, resume)
+
+
+def describe_setting(config: RunConfig) -> str:
+    """Data, clients and engine in a line."""
+    workers = config.engine.workers or cores()
+    engine = f"{workers} worker processes" if workers > 1 else "one process"
+    place = engine if config.engine.torch_device().type == "cpu" else config.engine.device
+    return (
+        f"{config.data.dataset} ({config.data.partition}), {config.data.clients} clients, "
+        f"{config.cohort.size} a round, {place}"
+    )
+
+
+def describe(summary: Summary, config: RunConfig, path: Path) -> str:
+    """What came of a run."""
+    formula = "the paper's formula" if config.accounting == "paper" else "the published code's count"
+    stop = {"cap": "the upload cap", "rounds": "the number of rounds"}[summary.stopped_by]
+    return (
+        f"accuracy  best {percent(summary.best, 2)} (round {summary.best_round}), final {percent(summary.final, 2)}, "
+        f"mean of the last ten evaluations {percent(summary.last_ten, 2)}\n"
+        f"upload    {summary.upload_gib * 1024:,.1f} MiB by {formula}\n"
+        f"ended     after {counted(summary.rounds, 'round')} and {duration(summary.seconds)}, by {stop}\n"
+        f"results   {path}"
+    )
+
+
+def _config(settings: Settings, stored: RunDirectory | None) -> RunConfig:
+    if stored is None:
+        return updated(RunConfig(), settings.values)
+    config = updated(stored.stored_config(), settings.values)
+    stored.refuse_other(config)
+    return config
+
+
+def _complete(directory: RunDirectory, config: RunConfig) -> Summary | None:
+    """The summary of a run that has gone as far as it should."""
+    stored = directory.stored_config()
+    same = (stored.rounds, stored.cap_gib) == (config.rounds, config.cap_gib)
+    return directory.finished() if same else None
+
+
+def _carry_out(config: RunConfig, path: Path, resume: bool) -> int:
+    interruption = Interruption()
+    again = command("run", "--resume", "--out", str(path))
+    try:
+        with interruption, Reporter(interruption) as reporter:
+            result: Result = run(config, out=path, resume=resume, watcher=reporter)
+    except KeyboardInterrupt:
+        begun = RunDirectory(path).config.is_file()
+        say(f"stopped; go on from the last checkpoint with\n  {again}" if begun else "stopped before the first round")
+        return INTERRUPTED
+    if not result.finished:
+        say(f"stopped after round {result.rows[-1].round}; go on with\n  {again}")
+        return INTERRUPTED
+    print(describe(result.summary, config, path))
+    return 0

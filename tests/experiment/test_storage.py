@@ -1,0 +1,117 @@
+"""The run directory: atomic, safe to resume from, and never overwritten by another run."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from feddst.data import Dataset
+from feddst.errors import CheckpointError
+from feddst.experiment import RunConfig
+from feddst.experiment.storage import Checkpoint, RunDirectory, identity_of, write_atomically
+from feddst.protocol import ClientState, InitialModel, ServerState
+
+STATE = ServerState(
+    round=5,
+    seed=9,
+    params={"w": torch.randn(3, 2).t(), "b": torch.zeros(1)},
+    buffers={"seen": torch.tensor(4)},
+    masks={"w": torch.tensor([[True, False, True], [False, False, True]])},
+    budgets={"w": 3},
+    extra={"v": torch.ones(2)},
+)
+LEDGER = {"upload_bits": 2**70, "unsettled": [[3, 4]]}
+CLIENTS = {17: ClientState({"mask": torch.tensor([True])}), 3: ClientState({"a/b": torch.ones(1)})}
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> RunDirectory:
+    directory = RunDirectory(tmp_path / "run")
+    directory.create(RunConfig())
+    return directory
+
+
+def test_a_checkpoint_gives_back_what_went_in(directory: RunDirectory) -> None:
+    assert directory.load("me") is None
+    directory.save(Checkpoint(STATE, CLIENTS, LEDGER), "me")
+    loaded = directory.load("me")
+    assert loaded is not None
+    assert (loaded.state.round, loaded.state.seed, loaded.state.budgets) == (5, 9, {"w": 3})
+    assert loaded.ledger == LEDGER
+    for group in ("params", "buffers", "masks", "extra"):
+        before, after = getattr(STATE, group), getattr(loaded.state, group)
+        assert before.keys() == after.keys()
+        assert all(
+            torch.equal(before[name], after[name]) and before[name].dtype == after[name].dtype for name in before
+        )
+    assert {c: set(kept.tensors) for c, kept in loaded.clients.items()} == {17: {"mask"}, 3: {"a/b"}}
+
+
+def test_another_models_checkpoint_is_refused(directory: RunDirectory) -> None:
+    directory.save(Checkpoint(STATE, {}, LEDGER), "me")
+    with pytest.raises(CheckpointError, match="another model or other data"):
+        directory.load("you")
+
+
+@pytest.mark.parametrize("damage", [b"", b"junk", None])
+def test_a_damaged_checkpoint_is_refused(directory: RunDirectory, damage: bytes | None) -> None:
+    directory.save(Checkpoint(STATE, {}, LEDGER), "me")
+    whole = directory.checkpoint.read_bytes()
+    directory.checkpoint.write_bytes(whole[: len(whole) // 2] if damage is None else damage)
+    with pytest.raises(CheckpointError, match="is damaged"):
+        directory.load("me")
+
+
+def test_a_foreign_safetensors_file_is_refused(directory: RunDirectory) -> None:
+    from safetensors.torch import save_file
+
+    save_file({"x": torch.ones(1)}, directory.checkpoint)
+    with pytest.raises(CheckpointError, match="is damaged"):
+        directory.load("me")
+    save_file({"x": torch.ones(1)}, directory.checkpoint, {"feddst": json.dumps({"format": 99})})
+    with pytest.raises(CheckpointError, match="format 99"):
+        directory.load("me")
+
+
+def test_a_directory_with_something_in_it_is_not_used(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(CheckpointError, match="is not empty"):
+        RunDirectory(tmp_path).create(RunConfig())
+    with pytest.raises(CheckpointError, match="holds no run"):
+        RunDirectory(tmp_path).stored_config()
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_run_goes_on_only_with_its_own_config(
+    directory: RunDirectory, small_config: Callable[..., RunConfig]
+) -> None:
+    with pytest.raises(
+        CheckpointError, match=r"was begun with another config: eval_every was 5, now 2; .*local\.epochs"
+    ):
+        directory.refuse_other(small_config())
+    assert directory.stored_config() == RunConfig()
+
+
+def test_identity_sees_weights_data_and_names() -> None:
+    def model(value: float, name: str = "w") -> InitialModel:
+        return InitialModel(params={name: torch.full((2,), value)}, layers=())
+
+    def data(pixel: float) -> Dataset:
+        images, labels = torch.full((2, 3), pixel), torch.tensor([0, 1])
+        return Dataset.from_arrays(train=(images, labels), test=(images, labels))
+
+    same = identity_of(model(1), data(0))
+    assert identity_of(model(1), data(0)) == same
+    others = [identity_of(model(2), data(0)), identity_of(model(1), data(1)), identity_of(model(1, "v"), data(0))]
+    assert len({same, *others}) == 4
+
+
+def test_atomic_writing_leaves_the_old_file_when_it_fails(tmp_path: Path) -> None:
+    target = tmp_path / "file"
+    write_atomically(target, b"old")
+    (tmp_path / "file.partial").mkdir()
+    with pytest.raises(CheckpointError, match="cannot write"):
+        write_atomically(target, b"new")
+    assert target.read_bytes() == b"old"
