@@ -1,9 +1,9 @@
 """Federated learning with dynamic sparse training.
 
-    import feddst
+import feddst
 
-    result = feddst.run(feddst.RunConfig(method="feddst", rounds=20))
-    print(result.summary.best)
+result = feddst.run(feddst.RunConfig(method="feddst", rounds=20))
+print(result.summary.best)
 """
 
 from feddst.data import Dataset, Federation

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from feddst.engines import Engine
+from feddst.engines.reference import reproducible
 from feddst.experiment.metrics import Row
 from feddst.experiment.run import Run
 
@@ -42,7 +43,8 @@ def play(runs: Sequence[Run], engine: Engine, watcher: Watcher) -> bool:
     live = [run for run in runs if not run.stopped_by]
     watcher.started(live)
     while live:
-        _round(live, engine, watcher)
+        with reproducible():
+            _round(live, engine, watcher)
         live = [run for run in live if not run.stopped_by]
         if live and watcher.stop():
             for run in live:

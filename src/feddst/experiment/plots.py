@@ -83,7 +83,6 @@ def _set_up(axes: "Axes", comparison: Comparison) -> None:
     formula = "as the published code adds it up" if published else "by the paper's formula"
     axes.set_xlabel(f"upload [MiB], {formula}")
     axes.set_ylabel("mean client accuracy [%]")
-    axes.set_xlim(left=0)
     axes.margins(y=0.08)
     axes.grid(axis="y", color="#e6e6e6", linewidth=0.8)
     axes.set_axisbelow(True)
@@ -94,7 +93,10 @@ def _set_up(axes: "Axes", comparison: Comparison) -> None:
     axes.set_title(
         f"{base.dataset}, {base.clients} clients ({base.partition}), {spread}", loc="left", fontsize=10, pad=20
     )
-    for cap in comparison.config.caps:
+    reach = axes.dataLim.x1 * 1.25 if axes.lines else 0.0
+    caps = [cap for cap in comparison.config.caps if cap * 1024 <= reach]
+    axes.set_xlim(0, max([axes.get_xlim()[1], *(cap * 1024 for cap in caps)]))
+    for cap in caps:
         axes.axvline(cap * 1024, color=GREY, linewidth=0.7, dashes=(4, 3), zorder=0)
         axes.annotate(
             f"{cap:g} GiB",
@@ -111,11 +113,12 @@ def _set_up(axes: "Axes", comparison: Comparison) -> None:
 def _name_lines(axes: "Axes", ends: list[tuple[float, str, str]]) -> None:
     """Write each entry's name beside the end of its line, moved apart where lines end close together."""
     low, high = axes.get_ylim()
-    floor = -np.inf
-    for accuracy, label, colour in sorted(ends):
+    ceiling = 1.0
+    for accuracy, label, colour in sorted(ends, reverse=True):
         lines = label.split(":")
-        height = max((accuracy - low) / (high - low), floor)
-        floor = height + LABEL_GAP * len(lines)
+        half = LABEL_GAP * len(lines) / 2
+        height = min((accuracy - low) / (high - low), ceiling - half)
+        ceiling = height - half
         axes.annotate(
             "\n".join(lines),
             (1, height),

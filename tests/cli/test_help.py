@@ -1,0 +1,73 @@
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import feddst as package
+from feddst.data import DataConfig
+from feddst.experiment import RunConfig
+from feddst.experiment.presets import PRESETS
+from feddst.methods import METHODS
+from feddst.options import options_of
+
+Call = Callable[..., Any]
+
+
+@pytest.mark.parametrize("line", ["--help", "-h", "help"])
+def test_the_program_lists_its_commands(feddst: Call, line: str) -> None:
+    outcome = feddst(line)
+    assert outcome.code == 0
+    for command in ("run", "compare", "data show", "methods", "presets"):
+        assert f"\n  {command} " in outcome.out
+
+
+def test_without_words_the_program_shows_its_help(feddst: Call) -> None:
+    assert feddst("").out == feddst("--help").out
+
+
+def test_the_version(feddst: Call) -> None:
+    assert feddst("--version").out == f"feddst {package.__version__}\n"
+
+
+def test_help_declares_every_option_with_its_default(feddst: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "90")
+    lines = feddst("run --help").out.splitlines()
+    for opt in options_of(RunConfig):
+        [line] = [line for line in lines if line.startswith(f"  --{opt.name} ")]
+        if opt.default not in ((), ""):
+            assert line.endswith(f"[default: {opt.default}]")
+        for choice in opt.choices:
+            assert str(choice) in line
+    assert max(map(len, lines)) <= 90
+
+
+def test_help_says_whose_options_a_group_holds(feddst: Call) -> None:
+    text = " ".join(feddst("run --help").out.split())
+    assert "readjust: The readjustment schedule: ΔR, R_end, E_p and α_r. Only for feddst, feddst+fedprox." in text
+    assert "local: SGD on a client's own images. --local.epochs" in text  # everybody's
+
+
+def test_a_comparison_takes_methods_and_seeds_instead_of_one(feddst: Call) -> None:
+    lines = feddst("compare --help").out.splitlines()
+    names = {line.split()[0] for line in lines if line.startswith("  --")}
+    assert {"--methods", "--seeds", "--caps", "--readjust.alpha", "--out"} <= names
+    assert not {"--method", "--seed", "--resume"} & names
+
+
+def test_data_show_takes_the_data_options_alone(feddst: Call) -> None:
+    lines = feddst("data show --help").out.splitlines()
+    names = {line.split()[0] for line in lines if line.startswith("  --")}
+    assert names == {"--seed", "--out"} | {f"--{opt.name}" for opt in options_of(DataConfig, "data.")}
+
+
+def test_methods_and_presets_are_listed_one_a_line(feddst: Call) -> None:
+    methods = feddst("methods").out.splitlines()[1:]
+    assert [line.split()[0] for line in methods] == list(METHODS)
+    presets = feddst("presets").out.splitlines()[1:]
+    assert [line.split()[0] for line in presets] == list(PRESETS)
+
+
+def test_a_preset_shows_its_options(feddst: Call) -> None:
+    out = feddst("presets table2-feddst+fedprox").out
+    assert "feddst run --preset table2-feddst+fedprox\n" in out
+    assert "\nreadjust.alpha           0.01\n" in out
