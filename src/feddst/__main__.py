@@ -1,5 +1,7 @@
-"""`python -m feddst` is the command line."""
+"""`python -m feddst` is the program `feddst`."""
+
+import sys
 
 from feddst.cli.main import main
 
-main()
+sys.exit(main())

@@ -108,12 +108,13 @@ def _outcome(client: Client, loss: float) -> Outcome:
             )
     masks = {name: mask.cpu() for name, mask in client.masks.items()}
     changed = any(not torch.equal(mask, job.broadcast.masks[name]) for name, mask in masks.items())
+    buffers = {name: value.detach().cpu().clone() for name, value in persistent_buffers(client.module)}
     update = Update(
         client=job.client,
         round=job.broadcast.round,
         weight=_weight(client),
-        params={name: value for name, value in final.items() if name not in work.keep},
-        buffers={name: value.detach().cpu().clone() for name, value in persistent_buffers(client.module)},
+        params={name: value for name, value in final.items() if work.train and name not in work.keep},
+        buffers=buffers if work.train else {},
         masks=masks if changed else None,
         extra=_reports(client),
         loss=loss,
