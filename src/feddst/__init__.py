@@ -2,13 +2,13 @@
 
 import feddst
 
-result = feddst.run(feddst.RunConfig(method="feddst", rounds=20))
+result = feddst.run(feddst.configure(method="feddst", rounds=20))
 print(result.summary.best)
 """
 
 from feddst.data import Dataset, Federation
 from feddst.errors import FeddstError
-from feddst.experiment import CompareConfig, Comparison, Result, RunConfig, compare, run
+from feddst.experiment import CompareConfig, Comparison, Result, RunConfig, compare, configure, run
 from feddst.methods import METHODS
 
 __version__ = "0.1.0"
@@ -24,5 +24,6 @@ __all__ = [
     "RunConfig",
     "__version__",
     "compare",
+    "configure",
     "run",
 ]

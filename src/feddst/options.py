@@ -149,6 +149,17 @@ def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
     return values
 
 
+def dotted(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested tables as one: {"data": {"clients": 9}} becomes {"data.clients": 9}."""
+    values: dict[str, Any] = {}
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            values |= dotted(value, f"{prefix}{name}.")
+        else:
+            values[prefix + name] = value
+    return values
+
+
 def updated(config: T, values: Mapping[str, Any]) -> T:
     """A copy of `config` with options replaced by dotted name; every name and value is checked."""
     known = {opt.name: opt for opt in options_of(type(config))}

@@ -51,7 +51,7 @@ def wait_for(path: Path, program: "subprocess.Popen[str]") -> None:
 
 
 def test_ctrl_c_stops_after_the_round_and_says_how_to_go_on(folder: Path) -> None:
-    feddst = [sys.executable, "-m", "feddst.cli"]
+    feddst = [sys.executable, "-m", "feddst"]
     words = [*feddst, "run", "--rounds", "1000000", *SMALL.split(), "--out", "here"]
     with started(words, folder) as program:
         wait_for(folder / "here" / "metrics.jsonl", program)

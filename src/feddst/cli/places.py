@@ -25,7 +25,7 @@ def command(*words: str) -> str:
 def _program() -> list[str]:
     called = Path(sys.argv[0])
     if called.name == "__main__.py":
-        return [sys.executable, "-m", "feddst.cli"]
+        return [sys.executable, "-m", "feddst"]
     found = shutil.which("feddst")
     if found is not None and called.exists() and Path(found).samefile(called):
         return ["feddst"]

@@ -8,7 +8,7 @@ from typing import Any
 from feddst.cli.arguments import Arguments
 from feddst.errors import OptionError
 from feddst.experiment import toml
-from feddst.experiment.presets import Command, find_preset
+from feddst.experiment.presets import Command, preset_options
 from feddst.options import Option, hint, option
 
 
@@ -58,17 +58,10 @@ def gather(given: Arguments, command: Command, options: Sequence[Option]) -> Set
     named = given.values.get("preset", "")
     path = given.values.get("config", "")
     return Settings(
-        preset=_preset(named, command) if named else {},
+        preset=preset_options(named, command) if named else {},
         file=_read(Path(path), names) if path else {},
         typed={name: value for name, value in given.values.items() if name in names},
     )
-
-
-def _preset(name: str, command: Command) -> Mapping[str, Any]:
-    found = find_preset(name)
-    if found.command != command:
-        raise OptionError(f"preset {name} is for `feddst {found.command}`, not for `feddst {command}`")
-    return found.options
 
 
 def _read(path: Path, names: set[str]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from feddst.experiment.compare import compare
 from feddst.experiment.comparison import CompareConfig, Comparison
 from feddst.experiment.config import CohortConfig, RunConfig
+from feddst.experiment.configure import configure
 from feddst.experiment.metrics import Row, Summary
 from feddst.experiment.session import Result, run
 
@@ -15,5 +16,6 @@ __all__ = [
     "RunConfig",
     "Summary",
     "compare",
+    "configure",
     "run",
 ]

@@ -123,6 +123,14 @@ def find_preset(name: str) -> Preset:
     return PRESETS[name]
 
 
+def preset_options(name: str, command: Command) -> Mapping[str, Any]:
+    """The options of the preset of this name, which must be for this command."""
+    found = find_preset(name)
+    if found.command != command:
+        raise OptionError(f"preset {name} is for `feddst {found.command}`, not for `feddst {command}`")
+    return found.options
+
+
 def _rows(table: Table, published: bool) -> list[Row]:
     usual = {"sparsity.level": table.level, "readjust.alpha": table.alpha, "readjust.every": table.every}
     dense = {name: value for name, value in _READJUSTED.items() if value != usual[name]} if published else {}

@@ -2,12 +2,11 @@
 
 import json
 import tomllib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from feddst.errors import OptionError
-from feddst.options import flatten
+from feddst.options import dotted, flatten
 
 
 def dump(config: Any, heading: str) -> str:
@@ -20,7 +19,7 @@ def read(path: Path) -> dict[str, Any]:
     """The options in a TOML file, by dotted name; tables and dotted keys mean the same."""
     try:
         with path.open("rb") as file:
-            return _dotted(tomllib.load(file))
+            return dotted(tomllib.load(file))
     except OSError as error:
         raise OptionError(f"cannot read config {path}: {error.strerror or error}") from None
     except tomllib.TOMLDecodeError as error:
@@ -31,13 +30,3 @@ def read(path: Path) -> dict[str, Any]:
 
 def _value(value: Any) -> str:
     return json.dumps(list(value) if isinstance(value, tuple) else value)
-
-
-def _dotted(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for name, value in table.items():
-        if isinstance(value, dict):
-            values |= _dotted(value, f"{prefix}{name}.")
-        else:
-            values[prefix + name] = value
-    return values
