@@ -1,9 +1,8 @@
 """Federated learning with dynamic sparse training.
 
-import feddst
-
-result = feddst.run(feddst.configure(method="feddst", rounds=20))
-print(result.summary.best)
+>>> import feddst
+>>> result = feddst.run(feddst.configure(method="feddst", rounds=20))
+>>> result.summary.best, result.model
 """
 
 from feddst.data import Dataset, Federation

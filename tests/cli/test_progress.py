@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from feddst.cli.pace import Pace
 from feddst.cli.progress import Bar, Lines, make_display
-from feddst.cli.screen import counted, duration, percent, show_table
+from feddst.cli.screen import show_table
 from feddst.experiment import Row, RunConfig
+from feddst.experiment.metrics import MIB
+from feddst.experiment.pace import Pace
+from feddst.experiment.wording import counted, duration, percent
 
-MIB = 8 * 2**20
 ROW = Row(
     round=10,
     accuracy=0.5,

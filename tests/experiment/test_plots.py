@@ -5,9 +5,8 @@ import pytest
 
 from feddst.experiment import CompareConfig, Comparison, Row
 from feddst.experiment.comparison import Curve
+from feddst.experiment.metrics import MIB
 from feddst.experiment.plots import accuracy_against_upload, band
-
-MIB = 8 * 2**20
 
 
 def row(number: int, mib: float, accuracy: float | None) -> Row:

@@ -7,13 +7,14 @@ from feddst.cli.interruption import Interruption
 from feddst.cli.places import command, fresh
 from feddst.cli.progress import Reporter
 from feddst.cli.run import INTERRUPTED, describe_setting
-from feddst.cli.screen import counted, say, show_table
+from feddst.cli.screen import say, show_table
 from feddst.cli.settings import gather
 from feddst.experiment import Comparison, compare
 from feddst.experiment.comparison import compare_config, compare_options
 from feddst.experiment.config import refuse_ineffective
 from feddst.experiment.reports import PICTURE, TABLE
 from feddst.experiment.tables import caption, headline, notes, table
+from feddst.experiment.wording import counted
 
 
 def compare_command(given: Arguments) -> int:

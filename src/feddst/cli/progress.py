@@ -6,12 +6,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
 from feddst.cli.interruption import Interruption
-from feddst.cli.pace import Pace, mib
-from feddst.cli.screen import counted, duration, percent, say
+from feddst.cli.screen import say
 from feddst.experiment.compare import Turn
 from feddst.experiment.config import RunConfig
 from feddst.experiment.metrics import Row
+from feddst.experiment.pace import Pace, progress_line
 from feddst.experiment.run import Run
+from feddst.experiment.wording import counted, duration, mib, percent
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -34,10 +35,7 @@ class Lines:
 
     def show(self, pace: Pace, row: Row, evaluated: Row | None) -> None:
         if row is evaluated and row.accuracy is not None:
-            say(
-                f"round {row.round}: accuracy {percent(row.accuracy)}, upload {mib(row)}, "
-                f"{pace.seconds_a_round:.1f} s a round, about {duration(pace.seconds_left(row))} left"
-            )
+            say(progress_line(pace, row, row.accuracy))
 
     def close(self) -> None:
         pass

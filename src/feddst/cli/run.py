@@ -6,13 +6,14 @@ from feddst.cli.arguments import Arguments
 from feddst.cli.interruption import Interruption
 from feddst.cli.places import command, fresh
 from feddst.cli.progress import Reporter
-from feddst.cli.screen import counted, duration, percent, say
+from feddst.cli.screen import say
 from feddst.cli.settings import Settings, gather
 from feddst.engines.select import cores
 from feddst.errors import OptionError
 from feddst.experiment import Result, RunConfig, Summary, run
 from feddst.experiment.config import refuse_ineffective
 from feddst.experiment.storage import RunDirectory
+from feddst.experiment.wording import counted, duration, percent
 from feddst.options import options_of, updated
 
 INTERRUPTED = 130

@@ -7,7 +7,8 @@ from typing import Literal, Protocol
 from feddst.data import Dataset, Federation, load
 from feddst.experiment.comparison import CompareConfig, Comparison, Curve, Entry
 from feddst.experiment.config import RunConfig
-from feddst.experiment.loop import Silent, Watcher
+from feddst.experiment.lines import Lines
+from feddst.experiment.loop import Watcher
 from feddst.experiment.reports import begin, refuse_foreign, write_reports
 from feddst.experiment.session import run
 from feddst.experiment.storage import RunDirectory
@@ -38,8 +39,8 @@ class CompareWatcher(Watcher, Protocol):
         ...
 
 
-class SilentComparison(Silent):
-    """A watcher that shows nothing."""
+class ComparisonLines(Lines):
+    """One line for each evaluation of each run."""
 
     def turn(self, turn: Turn) -> None:
         pass
@@ -65,7 +66,7 @@ def compare(
     path = Path(out)
     refuse_foreign(path, config)
     turns = plan(config, path)
-    watcher = watcher or SilentComparison()
+    watcher = watcher or ComparisonLines()
     curves: list[Curve] = []
     for turn in turns:
         watcher.turn(turn)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from feddst.errors import CheckpointError
 
-GIB = 8 * 2**30
-"""Bits in a GiB."""
+MIB, GIB = 8 * 2**20, 8 * 2**30
+"""Bits in a MiB and in a GiB."""
 
 
 @dataclass(frozen=True)

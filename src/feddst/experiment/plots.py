@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddst.experiment.comparison import Comparison, Curve
+from feddst.experiment.metrics import MIB
 from feddst.experiment.storage import write_atomically
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's palette, which colour-blind readers can tell apart; its yellow is too faint for lines."""
-MIB = 8 * 2**20
 GREY = "#8a8a8a"
 FEW_POINTS = 30
 LABEL_GAP = 0.05

@@ -11,7 +11,8 @@ from feddst.data import Dataset, Federation, federate, load
 from feddst.engines import make_engine
 from feddst.errors import CheckpointError
 from feddst.experiment.config import RunConfig
-from feddst.experiment.loop import Silent, Watcher, play
+from feddst.experiment.lines import Lines
+from feddst.experiment.loop import Watcher, play
 from feddst.experiment.metrics import Row, Summary
 from feddst.experiment.run import Run
 from feddst.experiment.storage import RunDirectory
@@ -47,7 +48,8 @@ def run(
 
     `model` is a module, or a function that makes one (its weights then follow the seed), instead of the
     built-in network; `data` is a data set to split as `config.data` says, or a federation that is split
-    already. With `out`, everything is written to that directory; `resume` goes on with the run in it.
+    already. With `out`, everything is written to that directory; `resume` goes on with the run in it. `watcher`
+    hears of every round; without one, each evaluation is a line on standard error.
     """
     config = config or RunConfig()
     if isinstance(data, Federation):
@@ -59,7 +61,7 @@ def run(
     one = Run(config, federation, module, directory)
     _open(directory, one, resume)
     with closing(make_engine(config.engine, module, federation.dataset)) as engine:
-        finished = play([one], engine, watcher or Silent())
+        finished = play([one], engine, watcher or Lines())
     trained = copy.deepcopy(module)
     load_weights(trained, one.state.params, one.state.buffers)
     path = directory.path if directory is not None else None

@@ -2,8 +2,8 @@
 
 from feddst.experiment.config import RunConfig
 from feddst.experiment.metrics import GIB, Row
+from feddst.experiment.wording import duration, mib, percent
 
-MIB = 8 * 2**20
 RECENT = 10
 
 
@@ -34,10 +34,13 @@ class Pace:
         return self.seconds_a_round * row.round * (1 - done) / done if done else 0.0
 
 
-def mib(row: Row) -> str:
-    """The upload so far."""
-    return f"{row.upload_bits / MIB:,.1f} MiB"
-
-
 def _share(amount: float, limit: float) -> float:
     return amount / limit if limit else 0.0
+
+
+def progress_line(pace: Pace, row: Row, accuracy: float) -> str:
+    """An evaluation in one line."""
+    return (
+        f"round {row.round}: accuracy {percent(accuracy)}, upload {mib(row)}, "
+        f"{pace.seconds_a_round:.1f} s a round, about {duration(pace.seconds_left(row))} left"
+    )
