@@ -11,8 +11,9 @@ from torch import nn
 from feddst.data import Dataset, federate
 from feddst.errors import CheckpointError, FeddstError, ModelError, OptionError
 from feddst.experiment import CompareConfig, RunConfig, compare, run
-from feddst.experiment.compare import ComparisonLines, Turn
+from feddst.experiment.compare import Turn
 from feddst.experiment.comparison import compare_config, parse_entry
+from feddst.experiment.loop import Silent
 from feddst.experiment.storage import RunDirectory
 
 Small = Callable[..., RunConfig]
@@ -22,7 +23,7 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(36, 12), nn.ReLU(), nn.Linear(12, 4))
 
 
-class Listener(ComparisonLines):
+class Listener(Silent):
     """Hears the turns, and stops after a number of rounds of all runs together."""
 
     def __init__(self, rounds: int = 10**9) -> None:
