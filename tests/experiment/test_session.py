@@ -43,6 +43,13 @@ class StopAfter(Silent):
         return self.seen >= self.last
 
 
+class Failing(Silent):
+    """Breaks off a run after its first round, as a kill does."""
+
+    def row(self, run: Run, row: Row) -> None:
+        raise ZeroDivisionError
+
+
 def untimed(rows: Sequence[Row]) -> list[Row]:
     return [replace(row, seconds=0.0) for row in rows]
 
@@ -82,6 +89,20 @@ def test_a_resumed_run_is_bit_for_bit_the_unbroken_one(
     files = [RunDirectory(tmp_path / name) for name in ("whole", "part")]
     assert files[0].checkpoint.read_bytes() == files[1].checkpoint.read_bytes()
     assert untimed(files[0].rows()) == untimed(files[1].rows())
+
+
+def test_a_module_whose_weights_nobody_seeded_can_be_resumed(
+    tmp_path: Path, small_config: Configure, small_data: Dataset
+) -> None:
+    """The first checkpoint is written before the first round, so the second module's own weights do not matter."""
+    first, second = network(), network()
+    whole = run(small_config(), model=first, data=small_data)
+    config = small_config(checkpoint_every=100)
+    files = RunDirectory(tmp_path / "a")
+    with pytest.raises(ZeroDivisionError):
+        run(config, model=first, data=small_data, out=files.path, watcher=Failing())
+    again = run(config, model=second, data=small_data, out=files.path, resume=True)
+    assert_same(whole, again)
 
 
 def test_rows_after_the_last_checkpoint_are_made_again(

@@ -94,9 +94,9 @@ def test_a_run_goes_on_only_with_its_own_config(
     assert directory.stored_config() == RunConfig()
 
 
-def test_identity_sees_weights_data_and_names() -> None:
-    def model(value: float, name: str = "w") -> InitialModel:
-        return InitialModel(params={name: torch.full((2,), value)}, layers=())
+def test_identity_sees_shapes_names_and_data_but_not_weights() -> None:
+    def model(size: int, name: str = "w") -> InitialModel:
+        return InitialModel(params={name: torch.randn(size)}, layers=())
 
     def data(pixel: float) -> Dataset:
         images, labels = torch.full((2, 3), pixel), torch.tensor([0, 1])

@@ -92,6 +92,7 @@ def _open(directory: RunDirectory | None, one: Run, resume: bool) -> None:
             directory.finish(one.summary())
     else:
         directory.create(one.config)
+        one.save()
 
 
 def _built_in(config: RunConfig, dataset: Dataset) -> ModuleSource:

@@ -154,14 +154,13 @@ class RunDirectory:
 
 
 def identity_of(model: InitialModel, dataset: Dataset) -> str:
-    """A digest of the initial model and the data, to notice when a checkpoint belongs to others."""
+    """A digest of the model's shape and the data, to notice when a checkpoint belongs to others."""
     digest = hashlib.blake2b(digest_size=16)
     for name, value in [*model.params.items(), *model.buffers.items()]:
-        digest.update(f"{name} {tuple(value.shape)}".encode())
-        digest.update(_bytes(value))
+        digest.update(f"{name} {tuple(value.shape)} {value.dtype}".encode())
     for tensor in (dataset.train_images, dataset.train_labels, dataset.test_images, dataset.test_labels):
-        digest.update(str(tuple(tensor.shape)).encode())
-        digest.update(_bytes(tensor))
+        digest.update(f"{tuple(tensor.shape)} {tensor.dtype}".encode())
+        digest.update(tensor.contiguous().view(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
@@ -190,7 +189,3 @@ def _read_safetensors(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     if about.get("format") != _FORMAT:
         raise CheckpointError(f"{path} has checkpoint format {about.get('format')}, this version reads {_FORMAT}")
     return about, tensors
-
-
-def _bytes(tensor: Tensor) -> bytes:
-    return tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes()
