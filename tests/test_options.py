@@ -62,6 +62,12 @@ def test_bad_values_are_named_with_what_is_allowed(name: str, value: Any, messag
     assert str(caught.value) == message
 
 
+def test_numbers_beyond_every_float_are_refused_like_others() -> None:
+    assert updated(Outer(), {"count": 10**400}).count == 10**400
+    with pytest.raises(OptionError, match=r"inner\.share must be a number in"):
+        updated(Outer(), {"inner.share": 10**400})
+
+
 def test_validation_reaches_into_groups() -> None:
     with pytest.raises(OptionError, match=r"inner\.share must be in"):
         validate(Outer(inner=Inner(share=2.0)))

@@ -42,7 +42,7 @@ class Bounds:
 
     def admit(self, value: float) -> bool:
         return (
-            math.isfinite(value)
+            (isinstance(value, int) or math.isfinite(value))
             and (self.at_least is None or value >= self.at_least)
             and (self.above is None or value > self.above)
             and (self.at_most is None or value <= self.at_most)
@@ -109,7 +109,7 @@ class Option:
             raise self._refuse(text) from None
 
     def _check_one(self, value: Any) -> Any:
-        if self.type is float and type(value) is int:
+        if self.type is float and type(value) is int and abs(value) < 2**1023:
             value = float(value)
         if type(value) is not self.type:
             raise self._refuse(value)

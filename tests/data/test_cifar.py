@@ -1,6 +1,7 @@
 """CIFAR in its official forms, made by hand with few images."""
 
 import dataclasses
+import hashlib
 import io
 import pickle
 import struct
@@ -16,10 +17,18 @@ import pytest
 from feddst.data.cifar import CIFAR10, CIFAR100, Cifar, load_cifar
 from feddst.errors import DataError
 
-SMALL = {
+
+def with_md5(cifar: Cifar, md5: dict[str, str]) -> Cifar:
+    """The same data set, but with these sums in place of the official ones."""
+    python, binary = (dataclasses.replace(form, md5=md5) for form in cifar.forms)
+    return dataclasses.replace(cifar, forms=(python, binary))
+
+
+FEW = {
     "cifar10": dataclasses.replace(CIFAR10, train_counts=(3,) * 5, test_count=2),
     "cifar100": dataclasses.replace(CIFAR100, train_counts=(6,), test_count=2),
 }
+SMALL = {name: with_md5(cifar, {}) for name, cifar in FEW.items()}
 Batch: TypeAlias = tuple[npt.NDArray[np.uint8], list[int]]
 
 
@@ -69,12 +78,21 @@ WRITERS: dict[str, tuple[int, Callable[[Cifar, Batch], bytes]]] = {
 }
 
 
-def write(cifar: Cifar, root: Path, writer: str, archived: bool) -> Path:
-    """Put the data set under `root`, as a folder or as an archive, and return that."""
+def encoded(cifar: Cifar, writer: str) -> dict[str, bytes]:
+    """The content of each file of the data set."""
     number, encode = WRITERS[writer]
     form = cifar.forms[number]
     names = (*form.train_files, form.test_file)
-    files = {name: encode(cifar, batch) for name, batch in zip(names, batches(cifar), strict=True)}
+    return {name: encode(cifar, batch) for name, batch in zip(names, batches(cifar), strict=True)}
+
+
+def write(cifar: Cifar, root: Path, writer: str, archived: bool) -> Path:
+    """Put the data set under `root`, as a folder or as an archive, and return that."""
+    return put(cifar, root, writer, archived, encoded(cifar, writer))
+
+
+def put(cifar: Cifar, root: Path, writer: str, archived: bool, files: dict[str, bytes]) -> Path:
+    form = cifar.forms[WRITERS[writer][0]]
     if not archived:
         (root / form.folder).mkdir(parents=True)
         for name, content in files.items():
@@ -103,6 +121,81 @@ def test_every_form_gives_the_same_images(tmp_path: Path, name: str, writer: str
     assert data.test_labels.tolist() == test_labels
     assert data.input_shape == (3, 32, 32)
     assert data.num_classes == (10 if name == "cifar10" else 100)
+
+
+def sums(files: dict[str, bytes]) -> dict[str, str]:
+    return {name: hashlib.md5(content).hexdigest() for name, content in files.items()}
+
+
+def flipped(files: dict[str, bytes], name: str) -> dict[str, bytes]:
+    """The same files, but one bit of the first pixel of `name` is another."""
+    content = bytearray(files[name])
+    first = batches(SMALL["cifar10"])[1][0][0].tobytes()
+    content[content.index(first)] ^= 1
+    return {**files, name: bytes(content)}
+
+
+@pytest.mark.parametrize("archived", [False, True])
+def test_a_flipped_pixel_is_refused_by_its_checksum(tmp_path: Path, archived: bool) -> None:
+    small = SMALL["cifar10"]
+    files = encoded(small, "python2")
+    spoiled = flipped(files, "data_batch_2")
+    official = with_md5(small, sums(files))
+    where = put(small, tmp_path, "python2", archived, spoiled)
+    load_cifar(small, tmp_path)  # without sums nobody notices
+    with pytest.raises(DataError) as refused:
+        load_cifar(official, tmp_path)
+    assert str(refused.value) == (
+        f"{where}: data_batch_2: damaged: "
+        f"its md5 is {sums(spoiled)['data_batch_2']}, not the official {sums(files)['data_batch_2']}"
+    )
+
+
+@pytest.mark.parametrize("archived", [False, True])
+def test_files_with_the_right_checksums_are_loaded(tmp_path: Path, archived: bool) -> None:
+    small = SMALL["cifar10"]
+    files = encoded(small, "python2")
+    put(small, tmp_path, "python2", archived, files)
+    data = load_cifar(with_md5(small, sums(files)), tmp_path)
+    assert data.test_labels.tolist() == batches(small)[-1][1]
+
+
+def test_the_checksum_of_a_binary_archive_is_checked(tmp_path: Path) -> None:
+    small = SMALL["cifar10"]
+    files = encoded(small, "binary")
+    archive = put(small, tmp_path, "binary", True, files)
+    official = with_md5(small, sums({archive.name: archive.read_bytes()}))
+    assert load_cifar(official, tmp_path).test_labels.tolist() == batches(small)[-1][1]
+    put(small, tmp_path, "binary", True, flipped(files, "data_batch_2.bin"))
+    load_cifar(small, tmp_path)  # without a sum nobody notices
+    with pytest.raises(DataError, match=r"cifar-10-binary\.tar\.gz: damaged: its md5 is .*, not the official "):
+        load_cifar(official, tmp_path)
+
+
+def test_a_right_checksum_does_not_let_a_pickle_call_anything(tmp_path: Path) -> None:
+    small = SMALL["cifar10"]
+    files = {**encoded(small, "python2"), "test_batch": b"cos\nsystem\n(S'false'\ntR."}
+    put(small, tmp_path, "python2", False, files)
+    with pytest.raises(DataError, match=r"test_batch: .*the name os\.system is not allowed"):
+        load_cifar(with_md5(small, sums(files)), tmp_path)
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_every_python_file_has_an_official_checksum(tmp_path: Path, name: str) -> None:
+    few, form = FEW[name], FEW[name].forms[0]
+    files = encoded(few, "python2")
+    put(few, tmp_path, "python2", False, files)
+    for file in files:
+        alone = with_md5(few, {**sums(files), file: form.md5[file]})
+        with pytest.raises(DataError, match=f": {file}: damaged: .*, not the official {form.md5[file]}$"):
+            load_cifar(alone, tmp_path)
+    assert len(set(form.md5.values())) == len(files)
+
+
+def test_a_binary_archive_of_cifar10_must_be_the_official_one(tmp_path: Path) -> None:
+    write(FEW["cifar10"], tmp_path, "binary", archived=True)
+    with pytest.raises(DataError, match=r"not the official c32a1d4ab5d03f1284b67883e8d87530$"):
+        load_cifar(FEW["cifar10"], tmp_path)
 
 
 def test_the_official_sizes_and_names() -> None:

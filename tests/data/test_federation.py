@@ -36,12 +36,6 @@ def test_a_client_gets_inputs_and_labels() -> None:
     assert clients.client_data(0)[1].tolist() == [0, 1]
 
 
-def test_the_test_set_is_as_stored() -> None:
-    images, labels = federation([[0]], [[0]]).test_data()
-    assert images.dtype == torch.uint8
-    assert labels.tolist() == [2, 0, 1]
-
-
 def test_class_counts() -> None:
     assert federation([[0, 1], [3, 1, 2]], [[0], [1]]).class_counts().tolist() == [[1, 1, 0], [0, 2, 1]]
 

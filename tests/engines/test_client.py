@@ -9,11 +9,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from feddst.data import Dataset
 from feddst.engines import Job, Outcome
 from feddst.engines.client import train_client
 from feddst.errors import TrainingError
 from feddst.methods import FedAvgM, FedDST, FedProx, RandomMask
-from feddst.protocol import ClientState, ClientWork, Growth, LocalTraining, Proximal, count_active, minibatches
+from feddst.protocol import (
+    Broadcast,
+    ClientState,
+    ClientWork,
+    Growth,
+    LocalTraining,
+    Proximal,
+    count_active,
+    masked,
+    minibatches,
+)
 from feddst.sparsity import Sparsity, Timetable
 
 LOCAL = LocalTraining(epochs=3, batch=8, lr=0.1, momentum=0.9, l2=0.01)
@@ -25,14 +36,15 @@ def by_torch(module: nn.Module, job: Job, mu: float = 0.0) -> dict[str, Tensor]:
     module = copy.deepcopy(module)
     module.load_state_dict(dict(job.broadcast.params))
     local = job.work.local
-    optimizer = torch.optim.SGD(module.parameters(), lr=local.lr, momentum=local.momentum, weight_decay=local.l2)
+    trained = [p for p in module.parameters() if p.requires_grad]
+    optimizer = torch.optim.SGD(trained, lr=local.lr, momentum=local.momentum, weight_decay=local.l2)
     for batches in minibatches(len(job.labels), local, job.seed, job.broadcast.round, job.client):
         for indices in batches:
             batch = torch.from_numpy(indices)
             loss = F.cross_entropy(module(job.inputs[batch]), job.labels[batch])
             distance = sum(((p - job.broadcast.params[name]) ** 2).sum() for name, p in module.named_parameters())
             optimizer.zero_grad()
-            torch.autograd.backward(loss + mu / 2 * distance)
+            torch.autograd.backward(loss + mu / 2 * distance if mu else loss)
             optimizer.step()
             with torch.no_grad():
                 for name, p in module.named_parameters():
@@ -52,7 +64,7 @@ def test_dense_training_is_sgd(module: nn.Sequential, job: JobMaker) -> None:
     assert_close(outcome, by_torch(module, one))
     assert outcome.update.masks is None
     assert outcome.update.weight == 20
-    assert outcome.update.loss > 0
+    assert outcome.loss > 0
 
 
 def test_sparse_training_is_sgd_with_the_mask_applied_after_each_step(module: nn.Sequential, job: JobMaker) -> None:
@@ -177,8 +189,41 @@ def test_dropout_follows_the_key_and_not_what_was_drawn_before(module: nn.Sequen
     noisy = nn.Sequential(*module, nn.Dropout(0.5))
     one = job(FedAvgM(local=LOCAL))
     first = train_client(noisy, one).update.params
-    before = torch.random.get_rng_state()
     torch.rand(10)
+    before = torch.random.get_rng_state()
     second = train_client(noisy, one).update.params
     assert all(torch.equal(first[name], second[name]) for name in first)
-    assert not torch.equal(before, torch.random.get_rng_state())
+    assert torch.equal(before, torch.random.get_rng_state())
+    without = train_client(module, one).update.params
+    assert any(not torch.equal(first[name], without[name]) for name in first)
+
+
+class Tangled(nn.Module):
+    """Legal but awkward: two weights that are added, a frozen one, an unused one, and a broadcast one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        draws = torch.Generator().manual_seed(4)
+        self.a = nn.Parameter(torch.randn(4, 64, generator=draws) / 8)
+        self.b = nn.Parameter(torch.randn(4, 64, generator=draws) / 8)
+        self.frozen = nn.Parameter(torch.ones(4), requires_grad=False)
+        self.unused = nn.Parameter(torch.ones(2))
+        self.shift = nn.Parameter(torch.ones(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x.flatten(1), self.a + self.b) * self.frozen + self.shift.mean() * torch.arange(4.0)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_awkward_modules_are_trained_as_torch_trains_them(dataset: Dataset, sparse: bool) -> None:
+    module = Tangled()
+    params = {name: value.detach().clone() for name, value in module.named_parameters()}
+    masks = {"a": torch.arange(256).reshape(4, 64) % 2 == 0} if sparse else {}
+    sent = Broadcast(round=1, params=masked(params, masks), masks=masks)
+    work = ClientWork(LOCAL, report=("gradient",))
+    one = Job(0, 7, sent, work, dataset.train_images[:20], dataset.train_labels[:20])
+    outcome = train_client(copy.deepcopy(module), one)
+    assert_close(outcome, by_torch(module, one))
+    assert torch.equal(outcome.update.params["unused"], params["unused"])
+    assert torch.equal(outcome.update.params["frozen"], params["frozen"])
+    assert torch.equal(outcome.update.extra["gradient"]["a"], outcome.update.extra["gradient"]["b"])

@@ -37,7 +37,7 @@ def test_workers_agree_with_one_process_to_the_last_bit(
     assert set(shared) == set(alone) == set(range(5))
     for index, outcome in alone.items():
         update, other = outcome.update, shared[index].update
-        assert (update.client, update.loss) == (other.client, other.loss)
+        assert (update.client, outcome.loss) == (other.client, shared[index].loss)
         assert all(torch.equal(value, other.params[name]) for name, value in update.params.items())
         assert update.masks is not None
         assert other.masks is not None

@@ -56,7 +56,9 @@ def test_options_without_effect_are_refused() -> None:
 
 
 def test_toml_says_the_same_in_both_directions(tmp_path: Path) -> None:
-    config = configured(method="feddst+fedprox", local__lr=1e-5, model__dense=("conv1", "fc*"), data__root='a "b"\\c')
+    config = configured(
+        method="feddst+fedprox", local__lr=1e-5, model__dense=("conv1", "fc*"), data__root='a "b"\\c 🦎'
+    )
     path = tmp_path / "config.toml"
     path.write_text(toml.dump(config, "a run"))
     assert updated(RunConfig(), toml.read(path)) == config

@@ -1,5 +1,6 @@
 """The cost formulas, on the MNIST network's numbers and on small ones by hand."""
 
+import pytest
 import torch
 
 from feddst.experiment.costs import Ledger
@@ -22,45 +23,56 @@ def update(client: int, *, mask: bool) -> Update:
 
 def test_the_papers_formula_by_hand() -> None:
     costs = ledger()
-    costs.charge_upload(SENT, update(0, mask=False))
-    assert costs.upload_bits == 32 * 12 // 2  # 32(1−S)n with S = ½ and n = 12
-    costs.charge_upload(SENT, update(0, mask=True))
-    assert costs.upload_bits == 2 * 32 * 12 // 2 + 12
+    assert costs.upload_price(SENT, update(0, mask=False)) == 32 * 12 // 2  # 32(1−S)n with S = ½ and n = 12
+    assert costs.upload_price(SENT, update(0, mask=True)) == 32 * 12 // 2 + 12
+    costs.book_upload(0, 7)
+    costs.book_upload(0, 7)
+    assert costs.upload_bits == 14
 
 
 def test_the_published_formula_by_hand() -> None:
     costs = ledger("published")
-    costs.charge_upload(SENT, update(0, mask=False))
-    assert costs.upload_bits == 32 * (5 + 2)  # active weights and biases
-    costs.charge_upload(SENT, update(1, mask=True))
-    assert costs.upload_bits == 2 * 32 * 7 + 5  # a mask costs (1−S)·10
+    assert costs.upload_price(SENT, update(0, mask=False)) == 32 * (5 + 2)  # active weights and biases
+    assert costs.upload_price(SENT, update(1, mask=True)) == 32 * 7 + 5  # a mask costs (1−S)·10
+    costs.book_download(0, SENT)
+    assert costs.download_bits == 32 * 7 + 10  # and the whole of it on the way down
 
 
 def test_published_costs_are_overwritten_between_evaluations() -> None:
     costs = ledger("published")
-    for _ in range(2):
-        costs.charge_upload(SENT, update(0, mask=False))
-        costs.close_round(mask_moved=False, evaluated=False)
-    assert costs.upload_bits == 32 * 7
-    costs.close_round(mask_moved=False, evaluated=True)
-    costs.charge_upload(SENT, update(0, mask=False))
-    assert costs.upload_bits == 2 * 32 * 7
+    for bits in (100, 90):
+        costs.book_upload(0, bits)
+        costs.close_round(mask_moved=False, scheduled_evaluation=False)
+    costs.book_upload(1, 50)
+    assert costs.upload_bits == 90 + 50
+    costs.close_round(mask_moved=False, scheduled_evaluation=True)
+    costs.book_upload(0, 100)
+    assert costs.upload_bits == 90 + 50 + 100
 
 
 def test_a_mask_goes_down_at_first_and_when_it_has_moved() -> None:
     costs, charges = ledger(), []
     for moved in (False, True, False):
         before = costs.download_bits
-        costs.charge_download(SENT)
+        costs.book_download(0, SENT)
         charges.append(costs.download_bits - before)
-        costs.close_round(mask_moved=moved, evaluated=False)
+        costs.close_round(mask_moved=moved, scheduled_evaluation=False)
     assert charges == [192 + 12, 192, 192 + 12]
 
 
 def test_extra_tensors_cost_thirty_two_bits_a_value() -> None:
-    costs = ledger()
-    costs.charge_upload(SENT, Update(client=0, round=1, weight=1, params={}, extra={"gradient": PARAMS}))
-    assert costs.upload_bits == 32 * 12
+    reported = Update(client=0, round=1, weight=1, params={}, extra={"gradient": PARAMS})
+    assert ledger().upload_price(SENT, reported) == 32 * 12
+
+
+@pytest.mark.parametrize("accounting", ["paper", "published"])
+def test_orders_bound_what_comes_back(accounting: str) -> None:
+    costs, local, readjustment = ledger(accounting), LocalTraining(), Readjustment(1, {"w": 1}, {"w": 5})
+    assert costs.upload_bound(SENT, ClientWork(local)) == costs.upload_price(SENT, update(0, mask=False))
+    moved = costs.upload_bound(SENT, ClientWork(local, readjust=readjustment))
+    assert moved == costs.upload_price(SENT, update(0, mask=True))
+    assert costs.upload_bound(SENT, ClientWork(local, train=False, report=("gradient",))) == 32 * 12
+    assert costs.upload_bound(SENT, ClientWork(local, keep=frozenset({"w"}))) == 32 * 2
 
 
 def test_training_flops_by_hand() -> None:
@@ -75,13 +87,14 @@ def test_training_flops_by_hand() -> None:
 
 def test_a_saved_ledger_goes_on_as_if_nothing_had_happened() -> None:
     costs = ledger("published")
-    costs.charge_upload(SENT, update(3, mask=True))
-    costs.close_round(mask_moved=True, evaluated=False)
+    costs.book_upload(3, 100)
+    costs.book_download(3, SENT)
+    costs.close_round(mask_moved=True, scheduled_evaluation=False)
     restored = ledger("published")
     restored.restore(costs.as_dict())
     for one in (costs, restored):
-        one.charge_upload(SENT, update(3, mask=False))
-        one.charge_download(SENT)
+        one.book_upload(3, 120)
+        one.book_download(3, SENT)
     assert restored == costs
 
 
@@ -94,7 +107,8 @@ def test_a_round_of_the_papers_mnist_job() -> None:
         sent = method.broadcast(method.init(model, 0))
         costs = Ledger("paper", sizes, multiply_adds(module, torch.zeros(1, 1, 28, 28)))
         for client in range(20):
-            costs.charge_upload(sent, Update(client=client, round=1, weight=40, params=sent.params))
+            update = Update(client=client, round=1, weight=40, params=sent.params)
+            costs.book_upload(client, costs.upload_price(sent, update))
         bits[method.name] = costs.upload_bits
     n = 261_840
     assert bits == {"fedavgm": 20 * 32 * n, "randommask": 20 * 32 * n // 5, "feddst": 20 * 32 * n // 5}

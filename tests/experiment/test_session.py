@@ -1,7 +1,7 @@
 """Whole runs on a small federation: learning, stopping, resuming bit for bit, and failing without loss."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +12,7 @@ from torch import nn
 
 import feddst
 from feddst.data import Dataset, Federation, federate
-from feddst.engines import make_engine
+from feddst.engines import Job, Outcome, ReferenceEngine, make_engine
 from feddst.errors import CheckpointError, ModelError, OptionError, TrainingError
 from feddst.experiment import Result, RunConfig, run
 from feddst.experiment.loop import Silent, play
@@ -119,12 +119,45 @@ def test_rows_after_the_last_checkpoint_are_made_again(
     assert untimed(files.rows()) == untimed(whole.rows)
 
 
-def test_a_run_can_be_taken_further(tmp_path: Path, small_config: Configure, small_data: Dataset) -> None:
-    whole = run(small_config(rounds=6), model=network, data=small_data)
-    run(small_config(rounds=4), model=network, data=small_data, out=tmp_path / "a")
-    further = run(small_config(rounds=6), model=network, data=small_data, out=tmp_path / "a", resume=True)
-    assert_same(whole, further)
+@pytest.mark.parametrize("first", [4, 5])
+def test_a_run_taken_further_is_the_one_that_was_longer_from_the_start(
+    first: int, tmp_path: Path, small_config: Configure, small_data: Dataset
+) -> None:
+    """Round 5 is evaluated only because it is the last, and so not in the end."""
+    whole = run(small_config(accounting="published"), model=network, data=small_data)
+    short = run(small_config(rounds=first, accounting="published"), model=network, data=small_data, out=tmp_path / "a")
+    assert short.rows[-1].accuracy is not None
+    config = small_config(accounting="published")
+    assert_same(whole, run(config, model=network, data=small_data, out=tmp_path / "a", resume=True))
     assert RunDirectory(tmp_path / "a").stored_config().rounds == 6
+
+
+def test_a_run_whose_rows_are_gone_is_not_resumed(tmp_path: Path, small_config: Configure, small_data: Dataset) -> None:
+    run(small_config(), model=network, data=small_data, out=tmp_path / "a", watcher=StopAfter(3))
+    files = RunDirectory(tmp_path / "a")
+    files.metrics.unlink()
+    with pytest.raises(CheckpointError, match="does not have every round up to the checkpoint's, 3"):
+        run(small_config(), model=network, data=small_data, out=tmp_path / "a", resume=True)
+
+
+def test_arrival_does_not_matter_even_when_a_client_comes_twice(small_config: Configure, small_data: Dataset) -> None:
+    class Backwards(ReferenceEngine):
+        def train(self, jobs: Sequence[Job]) -> Iterator[tuple[int, Outcome]]:
+            yield from reversed(list(super().train(jobs)))
+
+    config = small_config(
+        method="feddst+fedprox",
+        cohort__sampling="with-replacement",
+        cohort__size=8,
+        cohort__stragglers=0.5,
+        accounting="published",
+    )
+    played = []
+    for kind in (ReferenceEngine, Backwards):
+        one = Run(config, federate(config.data, 0, small_data), make_module(network, 0))
+        play([one], kind(network(), small_data, torch.device("cpu")), Silent())
+        played.append(untimed(one.rows))
+    assert played[0] == played[1]
 
 
 def test_a_finished_run_stays_as_it_is(tmp_path: Path, small_config: Configure, small_data: Dataset) -> None:
@@ -183,6 +216,18 @@ def test_the_cap_stops_a_run_before_it_is_passed(small_config: Configure, small_
     assert len(capped.rows) == 3
     assert capped.rows[-1].accuracy is not None
     assert capped.summary.stopped_by == "cap"
+
+
+def test_the_cap_looks_ahead_to_a_round_in_which_masks_travel(small_config: Configure, small_data: Dataset) -> None:
+    free = run(small_config(), model=network, data=small_data)
+    first, second = free.rows[0].upload_bits, free.rows[1].upload_bits
+    assert second > 2 * first  # round 2 readjusts
+    config = small_config(rounds=0, cap_gib=(second - 1) / GIB)
+    capped = run(config, model=network, data=small_data)
+    assert [row.round for row in capped.rows] == [1]
+    assert capped.rows[-1].accuracy is not None
+    with pytest.raises(OptionError, match=r"cap_gib must be at least .*, one round of feddst, got"):
+        run(small_config(rounds=0, cap_gib=(first - 1) / GIB), model=network, data=small_data)
 
 
 def test_divergence_keeps_the_last_checkpoint(tmp_path: Path, small_config: Configure, small_data: Dataset) -> None:

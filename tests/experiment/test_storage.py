@@ -4,15 +4,17 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-from feddst.data import Dataset
+from feddst.data import Federation
 from feddst.errors import CheckpointError
-from feddst.experiment import RunConfig
+from feddst.experiment import Row, RunConfig
 from feddst.experiment.storage import Checkpoint, RunDirectory, identity_of, write_atomically
 from feddst.protocol import ClientState, InitialModel, ServerState
 
+ROW = Row(1, None, None, None, None, 0.5, 0.2, 0, 0, 20, 0, 0, 0, 0, 1.0)
 STATE = ServerState(
     round=5,
     seed=9,
@@ -94,18 +96,41 @@ def test_a_run_goes_on_only_with_its_own_config(
     assert directory.stored_config() == RunConfig()
 
 
+def test_what_a_killed_write_left_behind_is_nothing(tmp_path: Path) -> None:
+    (tmp_path / "config.toml.partial").write_text("rou")
+    directory = RunDirectory(tmp_path)
+    directory.create(RunConfig())
+    assert directory.stored_config() == RunConfig()
+    assert [path.name for path in tmp_path.iterdir()] == ["config.toml"]
+
+
+def test_a_full_disk_is_one_line(directory: RunDirectory) -> None:
+    directory.metrics.symlink_to("/dev/full")
+    with pytest.raises(CheckpointError, match=r"cannot write .*metrics\.jsonl: No space left on device"):
+        directory.append(ROW)
+
+
+def test_tensors_that_share_memory_are_saved(directory: RunDirectory) -> None:
+    shared = torch.ones(2)
+    directory.save(Checkpoint(STATE, {1: ClientState({"a": shared}), 2: ClientState({"a": shared})}, LEDGER), "me")
+    loaded = directory.load("me")
+    assert loaded is not None
+    assert torch.equal(loaded.clients[2].tensors["a"], shared)
+
+
 def test_identity_sees_shapes_names_and_data_but_not_weights() -> None:
     def model(size: int, name: str = "w") -> InitialModel:
         return InitialModel(params={name: torch.randn(size)}, layers=())
 
-    def data(pixel: float) -> Dataset:
-        images, labels = torch.full((2, 3), pixel), torch.tensor([0, 1])
-        return Dataset.from_arrays(train=(images, labels), test=(images, labels))
+    def data(pixel: float, first: int = 1) -> Federation:
+        images, labels = torch.full((4, 3), pixel), torch.tensor([0, 1, 0, 1])
+        parts = [(images[:first], labels[:first]), (images[first:], labels[first:])]
+        return Federation.from_clients(train=parts, test=(images, labels), client_test=[np.arange(4)] * 2)
 
     same = identity_of(model(1), data(0))
     assert identity_of(model(1), data(0)) == same
     others = [identity_of(model(2), data(0)), identity_of(model(1), data(1)), identity_of(model(1, "v"), data(0))]
-    assert len({same, *others}) == 4
+    assert len({same, *others, identity_of(model(1), data(0, first=2))}) == 5
 
 
 def test_atomic_writing_leaves_the_old_file_when_it_fails(tmp_path: Path) -> None:

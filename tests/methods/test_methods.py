@@ -1,5 +1,8 @@
 """Each method's own step, on a few weights worked out by hand."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import pytest
 import torch
 from hypothesis import given
@@ -118,6 +121,32 @@ def test_feddst_refuses_a_readjustment_after_the_last_epoch() -> None:
     method = FedDST(local=LocalTraining(epochs=3), readjust=Timetable(after_epoch=4))
     with pytest.raises(OptionError, match=r"readjust.after_epoch must be at most local.epochs \(3\), got 4"):
         method.check()
+
+
+def test_ties_at_the_server_go_to_what_was_held_before() -> None:
+    """Two weights are kept. Both clients drop the second; one takes it back at 0, the other grows the third at 0."""
+    method = FedDST(sparsity=Sparsity(0.5))
+    state = method.init(MODEL, seed=0)
+    total = SparseSum(state.masks)
+    for client, grown in enumerate((1, 2)):
+        mask = torch.zeros(4, dtype=torch.bool)
+        mask[[0, grown]] = True
+        params = {"w": torch.tensor([[5.0, 0.0], [0.0, 0.0]]), "b": torch.zeros(1)}
+        total.add(Update(client=client, round=1, weight=1, params=params, masks={"w": mask.reshape(2, 2)}))
+    assert method.aggregate(state, total).masks["w"].tolist() == [[True, True], [False, False]]
+
+
+def test_server_momentum_and_feddst_compose() -> None:
+    @dataclass(frozen=True)
+    class Both(FedAvgMServer, FedDST):
+        name: ClassVar[str] = "both"
+
+    method = Both(sparsity=Sparsity(0.5), server=ServerMomentum(beta=0.5))
+    state = method.init(MODEL, seed=0)
+    for sent in (1.0, 2.0):
+        state = aggregate(method, state, answer(state, [[4, -3], [0, 0]], sent))
+    assert state.params["b"].tolist() == [2.25]
+    assert state.masks["w"].tolist() == [[True, True], [False, False]]
 
 
 @given(st.integers(0, 2**32), st.integers(1, 6), st.floats(0, 0.95))

@@ -20,6 +20,7 @@ from feddst.experiment.metrics import Row
 from feddst.experiment.run import Run
 from feddst.experiment.storage import RunDirectory
 from feddst.methods import METHODS, FedAvgM
+from feddst.models import make_module
 from feddst.options import updated
 from feddst.protocol import ClientWork, InitialModel, ServerState, SparseSum, masked
 from feddst.sparsity import Sparsity, prune_to_budgets
@@ -94,7 +95,10 @@ def test_round_zero_asks_one_client_and_sets_the_mask(config: RunConfig, data: D
     assert [row.round for row in seen.rows] == [0, 1, 2, 3, 4]
     assert [row.clients for row in seen.rows] == [1, 3, 3, 3, 3]
     assert [row.density for row in seen.rows] == [0.5] * 5
-    assert seen.rows[0].upload_bits == 32 * (36 * 12 + 12 + 12 * 4 + 4)
+    n = 36 * 12 + 12 + 12 * 4 + 4
+    assert seen.rows[0].upload_bits == 32 * n
+    # The mask that round 0 made goes down with round 1, and never again.
+    assert [row.download_bits for row in seen.rows[:3]] == [32 * n, 32 * n + 3 * 17 * n, 32 * n + 3 * 33 * n]
     assert {name: int(mask.sum()) for name, mask in result.masks.items()} == {"1.weight": 216, "3.weight": 24}
 
 
@@ -105,10 +109,9 @@ def test_clients_keep_their_heads_and_the_server_never_sees_them(config: RunConf
     assert len(heads) >= 3
     assert all(set(kept) == HEAD for kept in seen.kept.values())
     assert not any(torch.equal(heads[0], other) for other in heads[1:])
-    first = run(updated(config, {"rounds": 0, "cap_gib": 1e-9}), model=network, data=data)
-    state, start = result.model.state_dict(), first.model.state_dict()
-    assert torch.equal(state["3.weight"], start["3.weight"])
-    assert not torch.equal(state["1.weight"], start["1.weight"])
+    state, start = result.model.state_dict(), make_module(network, config.seed).state_dict()
+    assert torch.equal(state["3.weight"], start["3.weight"] * result.masks["3.weight"])
+    assert not torch.equal(state["1.weight"], start["1.weight"] * result.masks["1.weight"])
 
 
 def test_what_clients_keep_survives_a_resumed_run(config: RunConfig, data: Dataset, tmp_path: Path) -> None:

@@ -35,6 +35,8 @@ def test_the_user_may_choose() -> None:
 
 
 def test_biases_and_norms_are_never_masked() -> None:
+    assert names(Mixed(), prunable=("*",)) == ["conv.weight", "embed.weight", "head.weight"]
+    assert names(nn.Sequential(nn.Linear(4, 4), nn.LayerNorm((2, 4))), prunable=("*.weight",)) == ["0.weight"]
     with pytest.raises(ModelError, match=r"model\.prunable names norm\.weight, but biases and norms are never masked"):
         names(Mixed(), prunable=("norm.weight",))
 

@@ -1,6 +1,7 @@
 """Multiply-adds of the MNIST network, counted by hand."""
 
 import torch
+from torch import nn
 
 from feddst.models import ModelConfig, multiply_adds, network, training_flops
 
@@ -14,6 +15,11 @@ def test_mnist_network_layer_by_layer() -> None:
     counts = multiply_adds(module, torch.zeros(1, 1, 28, 28))
     assert counts == {"conv1.weight": CONV1, "conv2.weight": CONV2, "fc1.weight": FC1, "fc2.weight": FC2}
     assert module.training
+
+
+def test_a_transposed_convolution_spreads_its_input() -> None:
+    layer = nn.ConvTranspose2d(3, 5, 2, stride=2)
+    assert multiply_adds(layer, torch.zeros(1, 3, 4, 4)) == {"weight": 4 * 4 * 3 * 5 * 2 * 2}
 
 
 def test_training_costs_three_passes_of_two_flops() -> None:

@@ -47,11 +47,16 @@ def test_er_counts_channels_only() -> None:
 
 
 def test_the_largest_layer_absorbs_what_rounding_leaves() -> None:
-    layers = [Layer("a", (3, 1)), Layer("b", (3, 1)), Layer("c", (5, 1))]
-    # 11 weights at half: budget round(5.5) = 6. Each layer alone rounds to 2, 2, 2 (1.5, 1.5 and 2.5, half to even).
-    assert Sparsity(0.5, "uniform").budgets(layers) == {"a": 2, "b": 2, "c": 2}
-    # At 0.4 sparsity: 1.8, 1.8, 3.0 round to 2, 2, 3 = 7 = round(6.6).
-    assert Sparsity(0.4, "uniform").budgets(layers) == {"a": 2, "b": 2, "c": 3}
+    layers = [Layer("a", (3, 1)), Layer("b", (3, 1)), Layer("c", (9, 1))]
+    # Half of 15 weights: round(7.5) = 8 in all. Alone, the layers round 1.5, 1.5 and 4.5 to 2, 2 and 4, half to even.
+    assert Sparsity(0.5, "uniform").budgets(layers) == {"a": 2, "b": 2, "c": 4}
+    # A fifth: 3 in all, but 0.6, 0.6 and 1.8 round to 1, 1 and 2.
+    assert Sparsity(0.8, "uniform").budgets(layers) == {"a": 1, "b": 1, "c": 1}
+
+
+def test_layers_too_small_for_the_published_erk_are_refused() -> None:
+    with pytest.raises(ModelError, match="too small"):
+        Sparsity(0.8, "erk-published").budgets([Layer("a", (2, 2))])
 
 
 shapes = st.lists(st.lists(st.integers(1, 12), min_size=2, max_size=4).map(tuple), min_size=1, max_size=5)

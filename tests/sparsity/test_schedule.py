@@ -46,7 +46,6 @@ def test_drops_are_rounded_layer_by_layer() -> None:
     assert Timetable(every=10).drops(9, {"a": 1000}) == {}
 
 
-def test_the_epoch_defaults_to_the_last_and_comes_early_for_stragglers() -> None:
+def test_the_epoch_defaults_to_the_last() -> None:
     assert Timetable().epoch(10) == 10
     assert Timetable(after_epoch=5).epoch(10) == 5
-    assert Timetable(after_epoch=5).epoch(3) == 3

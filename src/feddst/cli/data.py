@@ -10,6 +10,7 @@ from feddst.data import DataConfig, federate
 from feddst.data.show import count_table, save_picture
 from feddst.errors import DataError
 from feddst.options import option, updated
+from feddst.protocol.keys import LARGEST_SEED
 
 CLIENTS_SHOWN = 20
 
@@ -18,7 +19,7 @@ CLIENTS_SHOWN = 20
 class ShowArguments:
     """What to show and where to draw it."""
 
-    seed: int = option(0, "the partition follows from this", at_least=0)
+    seed: int = option(0, "the partition follows from this", at_least=0, at_most=LARGEST_SEED)
     out: str = option("", "the picture, a PNG file; empty: a new one under runs/")
     data: DataConfig = DataConfig()
 

@@ -76,6 +76,9 @@ def main(words: Sequence[str] | None = None) -> int:
         # Whoever read our output has had enough; Python would complain once more while shutting down.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        complain(error)
+        return BAD_INPUT
 
 
 def _dispatch(words: list[str]) -> int:

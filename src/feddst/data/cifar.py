@@ -1,6 +1,12 @@
-"""CIFAR-10 and CIFAR-100 in their official python and binary forms, extracted or as archives."""
+"""CIFAR-10 and CIFAR-100 in their official python and binary forms, extracted or as archives.
 
-from collections.abc import Callable
+The md5 of every python file, extracted or archived, and of the binary archives must be the official one. For
+extracted .bin files there is no sum here: their sizes, the layout of their records and the range of their labels are
+all that is checked.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -24,7 +30,10 @@ Labelled: TypeAlias = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class Form:
-    """One official layout: where the files lie, how one is decoded, and how large one may be."""
+    """One official layout: where the files lie, how one is decoded, and how large one may be.
+
+    `md5` holds the official sums of those of its files, and of its archive, that have one.
+    """
 
     folder: str
     archive: str
@@ -32,6 +41,7 @@ class Form:
     test_file: str
     decode: Callable[["Cifar", bytes, str, int], Labelled]
     largest: Callable[["Cifar", int], int]
+    md5: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -74,7 +84,9 @@ def _find(cifar: Cifar, root: Path) -> tuple[Form, Path] | None:
 
 def _dataset(cifar: Cifar, form: Form, where: Path, files: dict[str, bytes]) -> Dataset:
     def decoded(name: str, count: int) -> Labelled:
-        images, labels = form.decode(cifar, files.pop(name), f"{where}: {name}", count)
+        content = files.pop(name)
+        _check_md5(form, name, hashlib.md5(content, usedforsecurity=False).hexdigest(), f"{where}: {name}")
+        images, labels = form.decode(cifar, content, f"{where}: {name}", count)
         if labels.min() < 0 or labels.max() >= len(cifar.classes):
             raise DataError(f"{where}: {name}: labels out of range, allowed 0 to {len(cifar.classes) - 1}")
         return images, labels
@@ -95,6 +107,11 @@ def _dataset(cifar: Cifar, form: Form, where: Path, files: dict[str, bytes]) -> 
 
 def _tensor(images: list[npt.NDArray[np.uint8]]) -> torch.Tensor:
     return torch.from_numpy(np.concatenate(images).reshape(-1, 3, 32, 32))
+
+
+def _check_md5(form: Form, name: str, md5: str, where: str) -> None:
+    if md5 != form.md5.get(name, md5):
+        raise DataError(f"{where}: damaged: its md5 is {md5}, not the official {form.md5[name]}")
 
 
 def _sizes(cifar: Cifar, form: Form) -> dict[str, int]:
@@ -118,6 +135,8 @@ def _from_folder(cifar: Cifar, form: Form, folder: Path) -> dict[str, bytes]:
 
 
 def _from_archive(cifar: Cifar, form: Form, archive: Path) -> dict[str, bytes]:
+    if archive.name in form.md5:
+        _check_md5(form, archive.name, _md5_of(archive), str(archive))
     sizes = _sizes(cifar, form)
     paths = {f"{form.folder}/{name}": name for name in sizes}
     found = members(archive, wanted=paths.__contains__, largest=max(sizes.values()))
@@ -126,6 +145,14 @@ def _from_archive(cifar: Cifar, form: Form, archive: Path) -> dict[str, bytes]:
         if name not in contents:
             raise DataError(f"{archive}: {form.folder}/{name} is missing")
     return contents
+
+
+def _md5_of(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
 
 
 def _decode_python(cifar: Cifar, content: bytes, where: str, count: int) -> Labelled:
@@ -173,6 +200,14 @@ CIFAR10 = Cifar(
             test_file="test_batch",
             decode=_decode_python,
             largest=_python_size,
+            md5={
+                "data_batch_1": "c99cafc152244af753f735de768cd75f",
+                "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+                "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+                "data_batch_4": "634d18415352ddfa80567beed471001a",
+                "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+                "test_batch": "40351d587109b95175f43aff81a1287e",
+            },
         ),
         Form(
             folder="cifar-10-batches-bin",
@@ -181,6 +216,7 @@ CIFAR10 = Cifar(
             test_file="test_batch.bin",
             decode=_decode_binary,
             largest=_binary_size,
+            md5={"cifar-10-binary.tar.gz": "c32a1d4ab5d03f1284b67883e8d87530"},
         ),
     ),
     url=SITE + "cifar-10-python.tar.gz",
@@ -204,6 +240,7 @@ CIFAR100 = Cifar(
             test_file="test",
             decode=_decode_python,
             largest=_python_size,
+            md5={"train": "16019d7e3df5f24257cddd939b257f8d", "test": "f0ef6b0ae62326f3e7ffdfab6717acfc"},
         ),
         Form(
             folder="cifar-100-binary",
@@ -212,6 +249,7 @@ CIFAR100 = Cifar(
             test_file="test.bin",
             decode=_decode_binary,
             largest=_binary_size,
+            md5={"cifar-100-binary.tar.gz": "03b5dce01913d631647c71ecec9e9cb8"},
         ),
     ),
     url=SITE + "cifar-100-python.tar.gz",

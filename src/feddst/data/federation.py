@@ -87,10 +87,6 @@ class Federation:
         indices = torch.tensor(self.partition.train[client])
         return self.dataset.inputs(self.dataset.train_images[indices]), self.dataset.train_labels[indices]
 
-    def test_data(self) -> tuple[Tensor, Tensor]:
-        """All test images, as stored, and their labels; `partition.test` points into them."""
-        return self.dataset.test_images, self.dataset.test_labels
-
     def class_counts(self) -> Indices:
         """How many training images of each class each client holds, int64 [clients, classes]."""
         return count_classes(self.dataset.train_labels.numpy(), self.partition.train, self.dataset.num_classes)

@@ -38,9 +38,9 @@ def count_table(federation: Federation, max_rows: int) -> list[tuple[str, str, s
     return rows
 
 
-def save_picture(federation: Federation, path: Path, *, overwrite: bool = False) -> None:
-    """Write a PNG of the training images of each client, and of each class at each client."""
-    if path.exists() and not overwrite:
+def save_picture(federation: Federation, path: Path) -> None:
+    """Write a new PNG of the training images of each client, and of each class at each client."""
+    if path.exists():
         raise DataError(f"{path} exists already")
     figure = _draw(federation)
     try:

@@ -27,10 +27,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a job gives back: the update to send, and what the client keeps."""
+    """What a job gives back: the update to send, what the client keeps, and its last epoch's mean loss."""
 
     update: Update
     state: ClientState
+    loss: float
 
 
 @dataclass(frozen=True)

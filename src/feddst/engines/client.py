@@ -29,10 +29,11 @@ class Client:
         """One SGD step on the images `batch` (int64 indices); returns the loss before it."""
         work = self.job.work
         loss = F.cross_entropy(self.module(self.job.inputs[batch]), self.job.labels[batch])
-        gradients = torch.autograd.grad(loss, list(self.params.values()), allow_unused=True)
         with torch.no_grad():
-            for (name, theta), g in zip(self.params.items(), gradients, strict=True):
-                step = work.local.l2 * theta if g is None else g.add_(theta, alpha=work.local.l2)
+            for name, g in self._gradients(loss).items():
+                theta = self.params[name]
+                # Never in place: autograd may hand out the same tensor for two parameters.
+                step = torch.add(g, theta, alpha=work.local.l2)
                 if work.proximal is not None and work.proximal.gradient == "exact":
                     step.add_(theta - self.received[name], alpha=work.proximal.mu)
                 if name in self.masks:
@@ -46,12 +47,16 @@ class Client:
         total = {name: torch.zeros_like(value) for name, value in self.params.items()}
         for chunk in torch.split(images, 256):
             loss = F.cross_entropy(self.module(self.job.inputs[chunk]), self.job.labels[chunk], reduction="sum")
-            gradients = torch.autograd.grad(loss, list(self.params.values()), allow_unused=True)
-            for name, g in zip(total, gradients, strict=True):
-                if g is not None:
-                    total[name] += g / len(images)
+            for name, g in self._gradients(loss).items():
+                total[name] += g / len(images)
         self.module.train()
         return total
+
+    def _gradients(self, loss: Tensor) -> dict[str, Tensor]:
+        """The gradient of every parameter that is trained and that the loss depends on."""
+        trained = {name: value for name, value in self.params.items() if value.requires_grad}
+        gradients = torch.autograd.grad(loss, list(trained.values()), allow_unused=True)
+        return {name: g for name, g in zip(trained, gradients, strict=True) if g is not None}
 
 
 def train_client(module: nn.Module, job: Job) -> Outcome:
@@ -92,6 +97,7 @@ def _train(client: Client) -> float:
                 f"client {job.client} diverged in round {job.broadcast.round}, epoch {epoch}: its loss is {loss} "
                 f"(lower local.lr, now {work.local.lr:g})"
             )
+        # A straggler that stops before its time readjusts after its last epoch.
         if work.readjust is not None and epoch == min(work.readjust.after_epoch, work.local.epochs):
             client.masks = readjust(client, work.readjust, batch)
     return loss
@@ -117,9 +123,9 @@ def _outcome(client: Client, loss: float) -> Outcome:
         buffers=buffers if work.train else {},
         masks=masks if changed else None,
         extra=_reports(client),
-        loss=loss,
     )
-    return Outcome(update, ClientState({**job.state.tensors, **{name: final[name] for name in work.keep}}))
+    kept = ClientState({**job.state.tensors, **{name: final[name] for name in work.keep}})
+    return Outcome(update, kept, loss)
 
 
 def _reports(client: Client) -> dict[str, Tensors]:

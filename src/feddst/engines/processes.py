@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -68,14 +69,10 @@ class ProcessEngine:
 
 def can_travel(module: nn.Module) -> bool:
     """Whether a fresh process can rebuild this module: it cannot if its class lives in the user's script."""
-    homes = {type(part).__module__ for part in module.modules()}
-    if "__main__" in homes:
-        return False
     try:
-        pickle.dumps(module)
+        return b"__main__" not in pickle.dumps(module)
     except Exception:
         return False
-    return True
 
 
 def _test_part(dataset: Dataset) -> Dataset:
@@ -105,7 +102,8 @@ def _exchange(worker: "subprocess.Popen[bytes]", request: Request) -> Any:
         reply = receive(worker.stdout)
     except (EOFError, OSError):
         code = worker.wait()
-        raise TrainingError(f"a worker process ended unexpectedly with code {code} (out of memory?)") from None
+        why = " (out of memory?)" if code == -signal.SIGKILL else ""
+        raise TrainingError(f"a worker process ended unexpectedly with code {code}{why}") from None
     if isinstance(reply, Exception):
         raise reply
     return reply

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Protocol
 
-from feddst.data import Dataset, Federation, load
+from feddst.data import DataConfig, Dataset, Federation, load
 from feddst.experiment.comparison import CompareConfig, Comparison, Curve, Entry
 from feddst.experiment.config import RunConfig
 from feddst.experiment.lines import Lines
@@ -66,23 +66,33 @@ def compare(
     path = Path(out)
     refuse_foreign(path, config)
     turns = plan(config, path)
+    own = model is not None or data is not None
+    comparison = Comparison(config, (), path, False, describe_data(config.base.data, data), reproducible=not own)
     watcher = watcher or ComparisonLines()
     curves: list[Curve] = []
     for turn in turns:
         watcher.turn(turn)
         if turn.standing != "finished":
             data = load(config.base.data) if data is None else data
-            begin(path, config)
+            begin(comparison)
         complete = turn.standing == "finished" or _play(turn, model, data, watcher)
         curves.append(_curve(turn))
         last = turn is turns[-1]
         stopped = not complete or (not last and watcher.stop())
-        comparison = Comparison(config, tuple(curves), path, finished=complete and last)
+        comparison = replace(comparison, curves=tuple(curves), finished=complete and last)
         if stopped or last or turn.standing != "finished":
             write_reports(comparison)
         if stopped:
             break
     return comparison
+
+
+def describe_data(config: DataConfig, data: Dataset | Federation | None) -> str:
+    """What a comparison is made on, for titles."""
+    if isinstance(data, Federation):
+        return data.description or f"{data.dataset.name}, {data.num_clients} clients"
+    name = config.dataset if data is None else data.name
+    return f"{name}, {config.clients} clients ({config.partition})"
 
 
 def plan(config: CompareConfig, out: Path) -> list[Turn]:

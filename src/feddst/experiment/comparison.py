@@ -9,6 +9,7 @@ from feddst.errors import OptionError
 from feddst.experiment.config import RunConfig, method_named, refuse_ineffective
 from feddst.experiment.metrics import GIB, Row, best_under
 from feddst.options import Option, hint, option, options_of, updated
+from feddst.protocol.keys import LARGEST_SEED
 
 _PER_RUN = ("method", "seed")
 _SHARED = ("data", "engine", "method", "seed")
@@ -41,7 +42,9 @@ class CompareConfig:
         ("fedavgm", "randommask", "feddst"),
         "what to compare; `feddst:readjust.alpha=0.01` is a method with an option of its own",
     )
-    seeds: tuple[int, ...] = option((0,), "one run of every method for each of these seeds", at_least=0)
+    seeds: tuple[int, ...] = option(
+        (0,), "one run of every method for each of these seeds", at_least=0, at_most=LARGEST_SEED
+    )
     caps: tuple[float, ...] = option(
         (), "upload caps in GiB, by the formula, at which the table gives the best accuracy", above=0
     )
@@ -90,12 +93,18 @@ class Curve:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The curves so far, in the order in which they were run; `finished` is False if some are missing."""
+    """The curves so far, in the order in which they were run; `finished` is False if some are missing.
+
+    `data` says in words what it was made on; `reproducible` whether the command line alone can make it again, or
+    the user's own model or data went in.
+    """
 
     config: CompareConfig
     curves: tuple[Curve, ...]
     path: Path
     finished: bool
+    data: str = ""
+    reproducible: bool = True
 
     def of(self, label: str) -> list[Curve]:
         """The curves of one entry, one a seed."""

@@ -12,6 +12,7 @@ from feddst.methods import METHODS, Method, ServerMomentum
 from feddst.models import ModelConfig
 from feddst.options import flatten, hint, one_of, option, updated, validate
 from feddst.protocol import Growth, LocalTraining, Proximal
+from feddst.protocol.keys import LARGEST_SEED
 from feddst.sparsity import Sparsity, Timetable
 
 CHANGEABLE = frozenset({"rounds", "cap_gib", "engine.workers"})
@@ -36,7 +37,7 @@ class RunConfig:
     """One run of one method."""
 
     method: str = option("feddst", "the method: `feddst methods` lists them")
-    seed: int = option(0, "every random draw of the run follows from this", at_least=0)
+    seed: int = option(0, "every random draw of the run follows from this", at_least=0, at_most=LARGEST_SEED)
     rounds: int = option(200, "stop after this many rounds; 0: only at the upload cap", at_least=0)
     cap_gib: float = option(
         0.0, "stop before the upload, by the paper's formula, passes this many GiB; 0: no cap", at_least=0

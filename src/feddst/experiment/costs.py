@@ -1,9 +1,9 @@
 """What a run has cost so far by formula: bits up and down, and training FLOPs.
 
 The paper charges 32(1−S)n bits a client a round each way, and n bits more when a mask travels, where n counts
-weights and biases. The published code charges 32 bits for each active weight and each bias, (1−S)·(weights)
-bits for an uploaded mask, and adds costs up only when it evaluates: a client that trained twice since the
-last evaluation is charged once.
+weights and biases. The published code charges 32 bits for each active weight and each bias, for a mask (1−S)·w
+bits up and w bits down, where w counts prunable weights, and adds costs up only when it evaluates: a client that
+took part twice since the last evaluation is charged once.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,11 @@ Accounting = Literal["paper", "published"]
 
 @dataclass
 class Ledger:
-    """Running totals. All whole numbers, so that a resumed run adds up to the same."""
+    """Running totals. All whole numbers, so that a resumed run adds up to the same.
+
+    `layers` are the sizes of the prunable layers. `unsettled` holds, for the published way of adding up, what
+    each client has been charged since the last scheduled evaluation.
+    """
 
     accounting: Accounting
     layers: Mapping[str, int]
@@ -28,23 +32,31 @@ class Ledger:
     flops_dense: int = 0
     flops_sparse: int = 0
     mask_travels_down: bool = True
-    unsettled: dict[int, int] = field(default_factory=dict)
+    unsettled: dict[str, dict[int, int]] = field(default_factory=lambda: {"upload": {}, "download": {}})
 
-    def charge_download(self, sent: Broadcast) -> None:
-        """One client received the broadcast."""
-        mask = bool(sent.masks) and self.mask_travels_down
-        self.download_bits += self._bits(sent.params, sent.masks, mask)
-
-    def charge_upload(self, sent: Broadcast, update: Update) -> None:
-        """One client's update arrived."""
+    def upload_price(self, sent: Broadcast, update: Update) -> int:
+        """The bits of one update."""
         masks = sent.masks if update.masks is None else update.masks
-        bits = self._bits(update.params, masks, update.masks is not None)
-        bits += sum(32 * value.numel() for tensors in update.extra.values() for value in tensors.values())
-        if self.accounting == "paper":
-            self.upload_bits += bits
-        else:
-            self.upload_bits += bits - self.unsettled.get(update.client, 0)
-            self.unsettled[update.client] = bits
+        extras = sum(32 * value.numel() for tensors in update.extra.values() for value in tensors.values())
+        mask = 0 if update.masks is None else self._mask_bits(update.params, masks, down=False)
+        return self._value_bits(update.params, masks) + mask + extras
+
+    def upload_bound(self, sent: Broadcast, work: ClientWork) -> int:
+        """The most bits that a client with these orders can upload."""
+        params = {name: value for name, value in sent.params.items() if work.train and name not in work.keep}
+        mask = 0 if work.readjust is None else self._mask_bits(params, sent.masks, down=False)
+        extras = len(work.report) * sum(32 * value.numel() for value in sent.params.values())
+        return self._value_bits(params, sent.masks) + mask + extras
+
+    def book_upload(self, client: int, bits: int) -> None:
+        """A client's update arrived."""
+        self.upload_bits += self._owed("upload", client, bits)
+
+    def book_download(self, client: int, sent: Broadcast) -> None:
+        """A client received the broadcast."""
+        mask = self._mask_bits(sent.params, sent.masks, down=True) if sent.masks and self.mask_travels_down else 0
+        bits = self._value_bits(sent.params, sent.masks) + mask
+        self.download_bits += self._owed("download", client, bits)
 
     def charge_training(self, work: ClientWork, masks: Masks, images: int) -> None:
         """One client trained; a readjustment adds one gradient that is dense in the weights alone."""
@@ -59,29 +71,45 @@ class Ledger:
             mixed = {name: (2 * densities.get(name, 1.0) + 1) / 3 for name in self.multiply_adds}
             self.flops_sparse += seen * training_flops(self.multiply_adds, mixed)
 
-    def close_round(self, *, mask_moved: bool, evaluated: bool) -> None:
+    def close_round(self, *, mask_moved: bool, scheduled_evaluation: bool) -> None:
         """The round is over."""
         self.mask_travels_down = mask_moved
-        if evaluated:
-            self.unsettled.clear()
+        if scheduled_evaluation:
+            self.unsettled = {"upload": {}, "download": {}}
 
     def as_dict(self) -> dict[str, Any]:
         """The totals, for a checkpoint."""
         names = ("upload_bits", "download_bits", "flops_dense", "flops_sparse", "mask_travels_down")
-        return {name: getattr(self, name) for name in names} | {"unsettled": list(self.unsettled.items())}
+        unsettled = {way: list(bits.items()) for way, bits in self.unsettled.items()}
+        return {name: getattr(self, name) for name in names} | {"unsettled": unsettled}
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Continue from totals that `as_dict` gave."""
         for name, value in saved.items():
-            setattr(self, name, dict(value) if name == "unsettled" else value)
+            setattr(self, name, {way: dict(bits) for way, bits in value.items()} if name == "unsettled" else value)
 
-    def _bits(self, params: Tensors, masks: Masks, mask_travels: bool) -> int:
-        n = sum(value.numel() for value in params.values())
-        prunable = sum(size for name, size in self.layers.items() if name in params)
-        active = sum(
-            int(masks[name].sum()) if name in masks else size for name, size in self.layers.items() if name in params
-        )
+    def _owed(self, way: str, client: int, bits: int) -> int:
+        """What a charge adds to the total: all of it, or (published) what exceeds the charge that it overwrites."""
+        if self.accounting == "paper":
+            return bits
+        before = self.unsettled[way].get(client, 0)
+        self.unsettled[way][client] = bits
+        return bits - before
+
+    def _value_bits(self, params: Tensors, masks: Masks) -> int:
+        n, prunable, active = self._counts(params, masks)
         if self.accounting == "published":
-            return 32 * (n - prunable + active) + (active if mask_travels else 0)
-        values = round(32 * n * active / prunable) if prunable else 32 * n
-        return values + (n if mask_travels else 0)
+            return 32 * (n - prunable + active)
+        return round(32 * n * active / prunable) if prunable else 32 * n
+
+    def _mask_bits(self, params: Tensors, masks: Masks, *, down: bool) -> int:
+        n, prunable, active = self._counts(params, masks)
+        if self.accounting == "paper":
+            return n
+        return prunable if down else active
+
+    def _counts(self, params: Tensors, masks: Masks) -> tuple[int, int, int]:
+        """How many values there are, how many of them prunable, and how many of those active."""
+        sizes = {name: size for name, size in self.layers.items() if name in params}
+        active = sum(int(masks[name].sum()) if name in masks else size for name, size in sizes.items())
+        return sum(value.numel() for value in params.values()), sum(sizes.values()), active

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,10 @@ class Row:
     flops_dense: int
     flops_sparse: int
     seconds: float
+
+    def unevaluated(self) -> "Row":
+        """The row as it would be had the round not been evaluated."""
+        return replace(self, accuracy=None, accuracy_worst=None, accuracy_global=None, loss=None)
 
     @property
     def upload_gib(self) -> float:

@@ -88,11 +88,8 @@ def _set_up(axes: "Axes", comparison: Comparison) -> None:
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     seeds = len(comparison.config.seeds)
-    base = comparison.config.base.data
     spread = f"mean and range of {seeds} seeds" if seeds > 1 else f"seed {comparison.config.seeds[0]}"
-    axes.set_title(
-        f"{base.dataset}, {base.clients} clients ({base.partition}), {spread}", loc="left", fontsize=10, pad=20
-    )
+    axes.set_title(f"{comparison.data}, {spread}", loc="left", fontsize=10, pad=20)
     reach = axes.dataLim.x1 * 1.25 if axes.lines else 0.0
     caps = [cap for cap in comparison.config.caps if cap * 1024 <= reach]
     axes.set_xlim(0, max([axes.get_xlim()[1], *(cap * 1024 for cap in caps)]))

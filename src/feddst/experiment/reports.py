@@ -15,7 +15,7 @@ from feddst.experiment.comparison import CompareConfig, Comparison, Curve
 from feddst.experiment.config import RunConfig, differences
 from feddst.experiment.metrics import Row
 from feddst.experiment.plots import accuracy_against_upload
-from feddst.experiment.storage import write_atomically
+from feddst.experiment.storage import occupied, write_atomically
 from feddst.experiment.tables import markdown
 from feddst.options import flatten, updated
 
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 def refuse_foreign(path: Path, config: CompareConfig) -> None:
     """Raise unless a comparison with this config can live in the directory `path`."""
-    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+    if not occupied(path):
         return
     if not (path / CURVES).is_file():
         raise CheckpointError(f"{path} is not empty and holds no comparison: choose another directory")
@@ -43,14 +43,15 @@ def refuse_foreign(path: Path, config: CompareConfig) -> None:
         raise CheckpointError(f"{path} holds a comparison with another config: {'; '.join(changed)}")
 
 
-def begin(path: Path, config: CompareConfig) -> None:
-    """Make the directory a comparison's, if it is not yet."""
+def begin(comparison: Comparison) -> None:
+    """Make the comparison's directory, if it is not there yet."""
+    path = comparison.path
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CheckpointError(f"cannot create {path}: {error.strerror or error}") from None
     if not (path / CURVES).exists():
-        _write_json(Comparison(config, (), path, finished=False))
+        _write_json(comparison)
 
 
 def write_reports(comparison: Comparison) -> None:
@@ -82,7 +83,8 @@ def _write_json(comparison: Comparison) -> None:
     config = comparison.config
     content = {
         "format": _FORMAT,
-        "command": command(config),
+        "command": command(config) if comparison.reproducible else "",
+        "data": comparison.data,
         "finished": comparison.finished,
         "config": {
             "methods": list(config.methods),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch import nn
 
-from feddst.data import Dataset, Federation, federate, load
+from feddst.data import Dataset, Federation, federate
 from feddst.engines import make_engine
 from feddst.errors import CheckpointError
 from feddst.experiment.config import RunConfig
@@ -56,16 +56,16 @@ def run(
         config = updated(config, {"data.clients": data.num_clients})
     config.check()
     directory = _directory(out, config, resume)
-    federation = data if isinstance(data, Federation) else federate(config.data, config.seed, data or load(config.data))
-    module = make_module(model or _built_in(config, federation.dataset), config.seed)
+    federation = data if isinstance(data, Federation) else federate(config.data, config.seed, data)
+    source = _built_in(config, federation.dataset) if model is None else model
+    module = copy.deepcopy(make_module(source, config.seed)).cpu()
     one = Run(config, federation, module, directory)
     _open(directory, one, resume)
     with closing(make_engine(config.engine, module, federation.dataset)) as engine:
         finished = play([one], engine, watcher or Lines())
-    trained = copy.deepcopy(module)
-    load_weights(trained, one.state.params, one.state.buffers)
+    load_weights(module, one.state.params, one.state.buffers)
     path = directory.path if directory is not None else None
-    return Result(config, one.rows, one.summary(), trained.eval(), one.state.masks, path, finished)
+    return Result(config, one.rows, one.summary(), module.eval(), one.state.masks, path, finished)
 
 
 def _directory(out: str | Path | None, config: RunConfig, resume: bool) -> RunDirectory | None:

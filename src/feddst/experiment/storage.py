@@ -3,18 +3,20 @@
 A checkpoint is one safetensors file, replaced atomically: however a run dies, the last whole one is there.
 """
 
+import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from feddst.data import Dataset
+from feddst.data import Federation
 from feddst.errors import CheckpointError
 from feddst.experiment import toml
 from feddst.experiment.config import RunConfig, differences
@@ -23,6 +25,7 @@ from feddst.options import updated
 from feddst.protocol import ClientState, InitialModel, ServerState
 
 _FORMAT = 1
+_PARTIAL = ".partial"
 _GROUPS = ("params", "buffers", "masks", "extra")
 
 
@@ -47,7 +50,7 @@ class RunDirectory:
 
     def exists(self) -> bool:
         """Whether there is anything here that a new run would overwrite."""
-        return self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir()))
+        return occupied(self.path)
 
     def refuse_occupied(self) -> None:
         """Raise if a new run here would overwrite something."""
@@ -99,7 +102,7 @@ class RunDirectory:
             "budgets": dict(state.budgets),
             "ledger": dict(checkpoint.ledger),
         }
-        packed = save({key: value.contiguous() for key, value in tensors.items()}, {"feddst": json.dumps(about)})
+        packed = save(_separate(tensors), {"feddst": json.dumps(about)})
         write_atomically(self.checkpoint, packed)
 
     def load(self, identity: str) -> Checkpoint | None:
@@ -124,20 +127,22 @@ class RunDirectory:
         write_atomically(self.config, toml.dump(config, "feddst run").encode())
 
     def append(self, row: Row) -> None:
-        """Add a round's row."""
-        with self.metrics.open("a") as file:
-            file.write(write_row(row))
+        """Add a round's row, on the disk before a checkpoint can say that the round is over."""
+        try:
+            with self.metrics.open("a") as file:
+                file.write(write_row(row))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise CheckpointError(f"cannot write {self.metrics}: {error.strerror or error}") from None
 
     def rows(self, last_round: int | None = None) -> list[Row]:
         """The rows so far."""
         return read_rows(self.metrics, last_round) if self.metrics.is_file() else []
 
-    def rewind(self, last_round: int) -> list[Row]:
-        """Forget rows after `last_round`: they will be made again, the same."""
-        rows = self.rows(last_round)
-        if self.metrics.is_file():
-            write_atomically(self.metrics, "".join(map(write_row, rows)).encode())
-        return rows
+    def rewrite(self, rows: Sequence[Row]) -> None:
+        """Replace all rows: those after the last checkpoint will be made again, the same."""
+        write_atomically(self.metrics, "".join(map(write_row, rows)).encode())
 
     def finish(self, summary: Summary) -> None:
         """Write the summary: the run is complete."""
@@ -153,20 +158,32 @@ class RunDirectory:
             raise CheckpointError(f"{self.summary} is damaged; delete it to resume the run") from None
 
 
-def identity_of(model: InitialModel, dataset: Dataset) -> str:
-    """A digest of the model's shape and the data, to notice when a checkpoint belongs to others."""
+def occupied(path: Path) -> bool:
+    """Whether there is something at `path` to lose; what a killed write left behind is nothing."""
+    if not path.is_dir():
+        return path.exists()
+    return any(not entry.name.endswith(_PARTIAL) for entry in path.iterdir())
+
+
+def identity_of(model: InitialModel, federation: Federation) -> str:
+    """A digest of the model's shape, the data and its split, to notice when a checkpoint belongs to others."""
+    dataset, partition = federation.dataset, federation.partition
     digest = hashlib.blake2b(digest_size=16)
     for name, value in [*model.params.items(), *model.buffers.items()]:
         digest.update(f"{name} {tuple(value.shape)} {value.dtype}".encode())
     for tensor in (dataset.train_images, dataset.train_labels, dataset.test_images, dataset.test_labels):
         digest.update(f"{tuple(tensor.shape)} {tensor.dtype}".encode())
         digest.update(tensor.contiguous().view(-1).view(torch.uint8).numpy().data)
+    digest.update(f"{dataset.mean} {dataset.std}".encode())
+    for indices in (*partition.train, *partition.test):
+        digest.update(f"{len(indices)}".encode())
+        digest.update(np.ascontiguousarray(indices).data)
     return digest.hexdigest()
 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace a file's content in one step: readers and crashes see the old or the new, never a part."""
-    partial = path.with_name(path.name + ".partial")
+    partial = path.with_name(path.name + _PARTIAL)
     try:
         with partial.open("wb") as file:
             file.write(content)
@@ -174,7 +191,14 @@ def write_atomically(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         os.replace(partial, path)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            partial.unlink()
         raise CheckpointError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Copies, since safetensors takes none that share memory, as two clients' kept tensors may."""
+    return {key: value.clone(memory_format=torch.contiguous_format) for key, value in tensors.items()}
 
 
 def _read_safetensors(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

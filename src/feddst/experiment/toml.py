@@ -29,4 +29,4 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def _value(value: Any) -> str:
-    return json.dumps(list(value) if isinstance(value, tuple) else value)
+    return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)

@@ -6,14 +6,14 @@ FedDST paper calls FedAvgM what has momentum in the clients' SGD. Both are here,
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
 
 from feddst.methods.base import Method
 from feddst.options import option
-from feddst.protocol import ClientWork, InitialModel, ServerState, SparseSum
+from feddst.protocol import ClientWork, InitialModel, ServerState, SparseSum, Tensors
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,12 @@ class FedAvg(Method):
         return ClientWork(self.local)
 
     def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:
-        return state.next(params=total.mean(), buffers=total.mean("buffers"))
+        params, extra = self.step(state, total)
+        return state.next(params=params, buffers=total.mean("buffers"), extra=extra)
+
+    def step(self, state: ServerState, total: SparseSum) -> tuple[Tensors, Tensors]:
+        """The server's step: new weights, and what it keeps for its next one. Here, the mean itself."""
+        return total.mean(), state.extra
 
 
 @dataclass(frozen=True)
@@ -61,10 +66,9 @@ class FedAvgMServer(FedAvg):
 
     def init(self, model: InitialModel, seed: int) -> ServerState:
         still = {name: torch.zeros_like(value) for name, value in model.params.items()}
-        return ServerState(round=1, seed=seed, params=model.params, buffers=model.buffers, extra=still)
+        return replace(super().init(model, seed), extra=still)
 
-    def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:
+    def step(self, state: ServerState, total: SparseSum) -> tuple[Tensors, Tensors]:
         theta, mean = state.params, total.mean()
         v = {name: self.server.beta * state.extra[name] + (mean[name] - theta[name]) for name in theta}
-        params = {name: theta[name] + v[name] for name in theta}
-        return state.next(params=params, buffers=total.mean("buffers"), extra=v)
+        return {name: theta[name] + v[name] for name in theta}, v

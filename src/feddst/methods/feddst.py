@@ -12,7 +12,7 @@ from feddst.errors import OptionError
 from feddst.methods.fedprox import FedProx
 from feddst.methods.randommask import RandomMask
 from feddst.protocol import ClientWork, Growth, Readjustment, ServerState, SparseSum, masked
-from feddst.sparsity import Timetable, prune_to_budgets
+from feddst.sparsity import Timetable, prune_within
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,9 @@ class FedDST(RandomMask):
         return replace(work, readjust=Readjustment(after, drop, state.budgets, self.growth))
 
     def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:
-        theta, held = total.mean(), total.held()
-        largest = prune_to_budgets(theta, state.budgets, held=held)
-        masks = {name: mask & held[name] for name, mask in largest.items()}
-        return state.next(params=masked(theta, masks), buffers=total.mean("buffers"), masks=masks)
+        theta, extra = self.step(state, total)
+        masks = prune_within(theta, state.budgets, among=total.held(), held=state.masks)
+        return state.next(params=masked(theta, masks), buffers=total.mean("buffers"), masks=masks, extra=extra)
 
     def check(self) -> None:
         super().check()

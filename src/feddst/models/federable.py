@@ -48,10 +48,11 @@ def prunable_layers(module: nn.Module, prunable: Sequence[str] = (), dense: Sequ
     """Convolution and linear weights, or what `prunable` names, without what `dense` names."""
     params = dict(module.named_parameters())
     names = _matching(params, prunable, "model.prunable") if prunable else _default_prunable(module, params)
-    names -= _matching(params, dense, "model.dense")
-    for name in names:
-        if params[name].dim() < 2:
+    never = _never_masked(module, params)
+    for name in prunable:
+        if name in never:
             raise ModelError(f"model.prunable names {name}, but biases and norms are never masked")
+    names -= never | _matching(params, dense, "model.dense")
     return tuple(
         Layer(name, tuple(value.shape), _bias_beside(params, name)) for name, value in params.items() if name in names
     )
@@ -79,6 +80,12 @@ def _default_prunable(module: nn.Module, params: dict[str, nn.Parameter]) -> set
         if isinstance(child, _PRUNABLE)
     )
     return {name for name in names if name in params}
+
+
+def _never_masked(module: nn.Module, params: dict[str, nn.Parameter]) -> set[str]:
+    """Biases and other vectors, and whatever belongs to a norm."""
+    norms = {prefix for prefix, child in module.named_modules() if "Norm" in type(child).__name__}
+    return {name for name, value in params.items() if value.dim() < 2 or name.rpartition(".")[0] in norms}
 
 
 def _matching(params: dict[str, nn.Parameter], patterns: Sequence[str], option: str) -> set[str]:

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+_TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+_COUNTED = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear, *_TRANSPOSED)
 _TRAINING = 6
 """FLOPs of training per multiply-add: two each for the output, the input's and the weights' gradient."""
 
@@ -18,7 +20,8 @@ def multiply_adds(module: nn.Module, example: Tensor) -> dict[str, int]:
     def counter(name: str) -> Any:
         def count(layer: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
             weight = layer.weight
-            positions = output.numel() // weight.shape[0]
+            spread = inputs[0] if isinstance(layer, _TRANSPOSED) else output
+            positions = spread.numel() // weight.shape[0]
             counts[name] = counts.get(name, 0) + positions * math.prod(weight.shape)
 
         return count
@@ -26,7 +29,7 @@ def multiply_adds(module: nn.Module, example: Tensor) -> dict[str, int]:
     handles = [
         layer.register_forward_hook(counter(f"{name}.weight" if name else "weight"))
         for name, layer in module.named_modules()
-        if isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.Linear)
+        if isinstance(layer, _COUNTED)
     ]
     was_training = module.training
     try:

@@ -9,6 +9,8 @@ import struct
 
 import numpy as np
 
+LARGEST_SEED = 2**63 - 1
+
 
 def generator(seed: int, purpose: str, round: int = 0, client: int = 0) -> np.random.Generator:
     """The Philox generator for one purpose of one client in one round."""
@@ -17,7 +19,7 @@ def generator(seed: int, purpose: str, round: int = 0, client: int = 0) -> np.ra
 
 def torch_seed(seed: int, purpose: str) -> int:
     """A seed for `torch.manual_seed`, where PyTorch itself draws (a module's initial weights)."""
-    return _key(seed, purpose, 0, 0) & (2**63 - 1)
+    return _key(seed, purpose, 0, 0) & LARGEST_SEED
 
 
 def _key(seed: int, purpose: str, round: int, client: int) -> int:

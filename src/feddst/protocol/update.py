@@ -21,7 +21,6 @@ class Update:
     buffers: Tensors = field(default_factory=dict)
     masks: Masks | None = None
     extra: Mapping[str, Tensors] = field(default_factory=dict)
-    loss: float = 0.0
 
 
 @dataclass(frozen=True)

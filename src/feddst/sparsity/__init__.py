@@ -1,7 +1,7 @@
 """Which weights a network keeps: how many in each layer, which ones, and when that changes."""
 
 from feddst.sparsity.distribution import Sparsity
-from feddst.sparsity.layers import prune_to_budgets
+from feddst.sparsity.layers import prune_to_budgets, prune_within
 from feddst.sparsity.masks import drop_smallest, grow_from_any, grow_largest, keep_largest
 from feddst.sparsity.schedule import Timetable
 
@@ -13,4 +13,5 @@ __all__ = [
     "grow_largest",
     "keep_largest",
     "prune_to_budgets",
+    "prune_within",
 ]

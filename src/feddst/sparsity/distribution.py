@@ -47,7 +47,9 @@ def erk(layers: Sequence[Layer], sparsity: float) -> list[int]:
 
 def erk_published(layers: Sequence[Layer], sparsity: float) -> list[int]:
     sizes = [layer.size + layer.biases for layer in layers]
-    raw = [1 - _kernel_score(layer) for layer in layers]
+    raw = [max(0.0, 1 - _kernel_score(layer)) for layer in layers]
+    if not any(raw):
+        raise ModelError("sparsity.distribution erk-published gives these layers no sparsity: they are too small")
     scale = sparsity * sum(sizes) / sum(s * n for s, n in zip(raw, sizes, strict=True))
     kept = [math.floor((1 - scale * s) * n) for s, n in zip(raw, sizes, strict=True)]
     return [min(max(k, 1), layer.size) for k, layer in zip(kept, layers, strict=True)]

@@ -8,11 +8,22 @@ from feddst.protocol.tensors import Masks, Tensors
 from feddst.sparsity.masks import keep_largest
 
 
-def prune_to_budgets(params: Tensors, budgets: Mapping[str, int], *, held: Masks | None = None) -> dict[str, Tensor]:
-    """For each layer, the mask of its budget's largest |θ|; among equals, those `held` before come first."""
+def prune_to_budgets(params: Tensors, budgets: Mapping[str, int]) -> dict[str, Tensor]:
+    """For each layer, the mask of its budget's largest |θ|."""
+    return {name: keep_largest(params[name][None], budget)[0] for name, budget in budgets.items()}
+
+
+def prune_within(params: Tensors, budgets: Mapping[str, int], *, among: Masks, held: Masks) -> dict[str, Tensor]:
+    """The same among the weights that `among` names, or all of them where they are fewer than the budget.
+
+    Among equals, those that were `held` before come first.
+    """
     return {
         name: keep_largest(
-            params[name].unsqueeze(0), budget, held=None if held is None else held[name].unsqueeze(0)
-        ).squeeze(0)
+            params[name][None],
+            min(budget, int(among[name].sum())),
+            among=among[name][None],
+            held=held[name][None],
+        )[0]
         for name, budget in budgets.items()
     }

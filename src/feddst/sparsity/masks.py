@@ -33,9 +33,9 @@ def top(score: Tensor, count: int, *, among: Tensor | None = None, held: Tensor 
     return mask.scatter_(1, chosen, True).reshape(score.shape)
 
 
-def keep_largest(weights: Tensor, count: int, *, held: Tensor | None = None) -> Tensor:
+def keep_largest(weights: Tensor, count: int, *, among: Tensor | None = None, held: Tensor | None = None) -> Tensor:
     """Keep each model's `count` largest |weights|: bool [M, *shape]."""
-    return top(weights.abs(), count, held=held)
+    return top(weights.abs(), count, among=among, held=held)
 
 
 def drop_smallest(weights: Tensor, mask: Tensor, count: int) -> Tensor:

@@ -46,5 +46,5 @@ class Timetable:
         return counts if any(counts.values()) else {}
 
     def epoch(self, epochs: int) -> int:
-        """The epoch, counted from 1, after which a client that trains for `epochs` readjusts."""
-        return min(self.after_epoch or epochs, epochs)
+        """E_p, counted from 1, where clients train for `epochs`."""
+        return self.after_epoch or epochs
