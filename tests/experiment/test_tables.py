@@ -4,9 +4,8 @@ import pytest
 
 from feddst.experiment import CompareConfig, Comparison, Row
 from feddst.experiment.comparison import Curve
+from feddst.experiment.metrics import GIB
 from feddst.experiment.tables import caption, cell, headline, markdown, notes, table
-
-GIB = 8 * 2**30
 
 
 def row(number: int, gib: float, accuracy: float | None) -> Row:
@@ -14,8 +13,9 @@ def row(number: int, gib: float, accuracy: float | None) -> Row:
     return Row(number, accuracy, accuracy, accuracy, 1.0, 1.0, 0.2, 0, 0, 20, upload, upload, 0, 0, 1.0)
 
 
-def curve(label: str, seed: int, points: list[tuple[float, float | None]]) -> Curve:
-    return Curve(label, seed, tuple(row(i, *point) for i, point in enumerate(points, 1)), Path("x"))
+def curve(label: str, seed: int, points: list[tuple[float, float | None]], cap: float = 2.0) -> Curve:
+    """A run that ended at its cap; `cap` 0 for one that ended for another reason."""
+    return Curve(label, seed, tuple(row(i, *point) for i, point in enumerate(points, 1)), Path("x"), cap)
 
 
 def comparison(*curves: Curve, caps: tuple[float, ...]) -> Comparison:
@@ -84,12 +84,19 @@ def test_a_difference_smaller_than_the_spread_is_called_so() -> None:
 
 def test_a_run_that_could_have_gone_on_is_marked() -> None:
     short = comparison(
-        curve("fedavgm", 0, [(1.0, 0.5), (2.0, 0.8)]), curve("feddst", 0, [(0.4, 0.6), (0.8, 0.7)]), caps=(1.0, 2.0)
+        curve("fedavgm", 0, [(1.0, 0.5), (2.0, 0.8)]),
+        curve("feddst", 0, [(0.4, 0.6), (0.8, 0.7)], cap=1.0),
+        caps=(1.0, 2.0),
     )
-    # After 0.8 GiB another round of 0.4 would have passed 1 GiB, but not 2.
+    # The second run ended at 1 GiB, and would have gone further under 2.
     assert [line[1:] for line in table(short)[1:]] == [["50.0", "80.0"], ["70.0", "70.0*"]]
     assert notes(short) == ["* ended before the cap for another reason: more rounds would have been allowed"]
     assert "\\* ended before the cap" in markdown(short)
+
+
+def test_a_run_that_ended_by_its_rounds_is_marked_unless_it_passed_the_cap() -> None:
+    ended = comparison(curve("feddst", 0, [(0.4, 0.6), (1.2, 0.7)], cap=0.0), caps=(1.0, 2.0))
+    assert table(ended)[1] == ["feddst", "60.0", "70.0*"]
 
 
 def test_a_cap_without_an_evaluation_is_empty() -> None:

@@ -128,4 +128,6 @@ def _play(turn: Turn, model: ModuleSource | None, data: Dataset | Federation | N
 
 
 def _curve(turn: Turn) -> Curve:
-    return Curve(turn.entry.label, turn.seed, tuple(turn.directory.rows()), turn.directory.path)
+    directory, summary = turn.directory, turn.directory.finished()
+    cap = directory.stored_config().cap_gib if summary is not None and summary.stopped_by == "cap" else 0.0
+    return Curve(turn.entry.label, turn.seed, tuple(directory.rows()), directory.path, cap)

@@ -71,24 +71,21 @@ class CompareConfig:
 
 @dataclass(frozen=True)
 class Curve:
-    """The rows of one run of a comparison."""
+    """The rows of one run of a comparison; `cap_gib` is the upload cap that ended it, 0 if none did."""
 
     label: str
     seed: int
     rows: tuple[Row, ...]
     path: Path
+    cap_gib: float = 0.0
 
     def best(self, cap_gib: float) -> float | None:
         """The best mean accuracy under an upload cap; None if nothing was evaluated under it."""
         return best_under(self.rows, cap_gib)
 
     def ended_before(self, cap_gib: float) -> bool:
-        """Whether another round would still have been under the cap: what is shown is not all there could be."""
-        if not self.rows:
-            return True
-        last = self.rows[-1].upload_bits
-        before = self.rows[-2].upload_bits if len(self.rows) > 1 else 0
-        return last + (last - before) <= cap_gib * GIB
+        """Whether the run ended under this cap for another reason: what is shown is not all there could be."""
+        return self.cap_gib < cap_gib and (not self.rows or self.rows[-1].upload_bits <= cap_gib * GIB)
 
 
 @dataclass(frozen=True)
