@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,6 +61,12 @@ def test_bad_values_are_named_with_what_is_allowed(name: str, value: Any, messag
     with pytest.raises(OptionError) as caught:
         updated(Outer(), {name: value})
     assert str(caught.value) == message
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    changed = updated(Outer(), {"count": np.int64(7), "inner.share": np.float32(0.25), "sizes": np.arange(3)})
+    assert (changed.count, changed.inner.share, changed.sizes) == (7, 0.25, (0, 1, 2))
+    assert (type(changed.count), type(changed.inner.share), type(changed.sizes[0])) == (int, float, int)
 
 
 def test_numbers_beyond_every_float_are_refused_like_others() -> None:

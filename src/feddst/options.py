@@ -4,9 +4,11 @@ Command-line flags, TOML files, `--help`, the docs and the checks all read these
 the field `alpha` of the group `readjust` is the option `readjust.alpha`.
 """
 
+import contextlib
 import dataclasses
 import difflib
 import math
+import numbers
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass
@@ -109,14 +111,24 @@ class Option:
             raise self._refuse(text) from None
 
     def _check_one(self, value: Any) -> Any:
-        if self.type is float and type(value) is int and abs(value) < 2**1023:
-            value = float(value)
+        value = self._native(value)
         if type(value) is not self.type:
             raise self._refuse(value)
         if self.choices and value not in self.choices:
             raise OptionError(f"{self.name} must be {one_of(self.choices)}, got {value!r}{hint(value, self.choices)}")
         if isinstance(value, int | float) and not self.bounds.admit(value):
             raise OptionError(f"{self.name} must be {self.bounds}, got {value}")
+        return value
+
+    def _native(self, value: Any) -> Any:
+        """Numbers of other libraries, and whole ones where a fraction may stand, as Python's own."""
+        if isinstance(value, bool):
+            return value
+        if self.type is int and isinstance(value, numbers.Integral):
+            return int(value)
+        if self.type is float and isinstance(value, numbers.Real):
+            with contextlib.suppress(OverflowError):
+                return float(value)
         return value
 
     def _refuse(self, value: Any) -> OptionError:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -256,6 +257,29 @@ def test_a_round_in_which_everybody_straggles_changes_nothing(small_config: Conf
     assert all(torch.equal(p, q) for p, q in zip(result.model.parameters(), start.parameters(), strict=True))
     assert result.rows[-1].upload_bits == 0
     assert result.rows[-1].download_bits > 0
+
+
+def test_fewer_rounds_leave_a_finished_run_as_it_is(
+    tmp_path: Path, small_config: Configure, small_data: Dataset
+) -> None:
+    run(small_config(rounds=4), model=network, data=small_data, out=tmp_path / "a")
+    kept = {path: path.read_bytes() for path in (tmp_path / "a").iterdir()}
+    again = run(small_config(rounds=2), model=network, data=small_data, out=tmp_path / "a", resume=True)
+    assert len(again.rows) == 4
+    assert {path: path.read_bytes() for path in (tmp_path / "a").iterdir()} == kept
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"config": {"rounds": 2}}, "config must be a RunConfig, as feddst.configure makes, got dict"),
+        ({"data": ([1], [2])}, "data must be a feddst.Dataset or feddst.Federation, got tuple"),
+        ({"config": RunConfig(), "model": "resnet18"}, "model must be an nn.Module or a function"),
+    ],
+)
+def test_wrong_objects_are_named(wrong: dict[str, Any], message: str, small_data: Dataset) -> None:
+    with pytest.raises(feddst.FeddstError, match=message):
+        run(**wrong)
 
 
 def test_your_own_split_is_used_as_it_is(small_config: Configure, small_data: Dataset) -> None:

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from feddst.errors import ModelError
-from feddst.models import ModelConfig, initial_model, load, make_module, network, prunable_layers
+from feddst.models import ModelConfig, check_fit, initial_model, load, make_module, network, prunable_layers
 
 
 class Mixed(nn.Module):
@@ -90,6 +90,28 @@ def test_a_module_as_it_is_keeps_its_weights() -> None:
     assert make_module(module, 3) is module
     with pytest.raises(ModelError, match="got int"):
         make_module(lambda: 3, 0)  # type: ignore[arg-type, return-value]
+    with pytest.raises(ModelError, match="got 'resnet18'"):
+        make_module("resnet18", 0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        (nn.Linear(6, 2), "the model gives 2 outputs, but the labels are 0 to 3"),
+        (nn.Linear(5, 4), "the model does not take torch.float32 inputs of shape (1, 6): mat1 and mat2 shapes"),
+        (nn.Unflatten(1, (2, 3)), "the model must give scores of shape [images, classes], got shape (1, 2, 3)"),
+        (nn.LSTM(6, 4), "the model must give scores of shape [images, classes], got tuple"),
+    ],
+)
+def test_a_model_that_does_not_fit_the_data_is_refused(module: nn.Module, message: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        check_fit(module, torch.zeros(1, 6), classes=4)
+    assert str(caught.value).startswith(message)
+    assert module.training
+
+
+def test_a_model_that_fits_is_not() -> None:
+    check_fit(nn.Linear(6, 4), torch.zeros(1, 6), classes=4)
 
 
 def test_tensors_come_out_as_copies_and_go_back_in() -> None:

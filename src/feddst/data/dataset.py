@@ -83,9 +83,10 @@ class Dataset:
     def inputs(self, images: Tensor) -> Tensor:
         """Inputs for a network from stored `images` [N, *input_shape].
 
-        uint8 is scaled to [0, 1] and normalised, float64 becomes float32, others are as they were.
+        uint8 is scaled to [0, 1] and normalised, other floats and truth values become float32, and integers, which
+        may be tokens, are as they were.
         """
-        if images.dtype == torch.float64:
+        if images.dtype.is_floating_point or images.dtype == torch.bool:
             return images.float()
         if images.dtype != torch.uint8:
             return images

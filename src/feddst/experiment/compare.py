@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from feddst.data import DataConfig, Dataset, Federation, load
+from feddst.errors import OptionError
 from feddst.experiment.comparison import CompareConfig, Comparison, Curve, Entry
 from feddst.experiment.config import RunConfig
 from feddst.experiment.lines import Lines
@@ -59,6 +60,8 @@ def compare(
     All runs of a seed have the same partition and initial weights. Called again with the same `out`, it skips
     runs that are finished and goes on with the others. `model` and `data` are as for `run`.
     """
+    if config is not None and not isinstance(config, CompareConfig):
+        raise OptionError(f"config must be a CompareConfig, got {type(config).__name__}; a run's goes in as its base")
     config = config or CompareConfig()
     if isinstance(data, Federation):
         config = replace(config, base=updated(config.base, {"data.clients": data.num_clients}))

@@ -14,7 +14,7 @@ from feddst.experiment.config import RunConfig, make_method
 from feddst.experiment.costs import Ledger
 from feddst.experiment.metrics import GIB, Row, Summary, client_accuracies, summarise, worst_tenth
 from feddst.experiment.storage import Checkpoint, RunDirectory, identity_of
-from feddst.models import initial_model, multiply_adds
+from feddst.models import check_fit, initial_model, multiply_adds
 from feddst.protocol import Broadcast, ClientState, Masks, SparseSum, count_active
 
 
@@ -60,6 +60,7 @@ class Run:
         self._first_round = self.state.round
         self._prunable = {layer.name: layer.size for layer in model.layers}
         example = federation.dataset.inputs(federation.dataset.test_images[:1])
+        check_fit(module, example, federation.dataset.num_classes)
         self._ledger = Ledger(config.accounting, self._prunable, multiply_adds(module, example))
         self._identity = identity_of(model, federation) if directory is not None else ""
         self._open: OpenRound | None = None

@@ -9,7 +9,7 @@ from torch import nn
 
 from feddst.data import Dataset, Federation, federate
 from feddst.engines import make_engine
-from feddst.errors import CheckpointError
+from feddst.errors import CheckpointError, DataError, OptionError
 from feddst.experiment.config import RunConfig
 from feddst.experiment.lines import Lines
 from feddst.experiment.loop import Watcher, play
@@ -51,7 +51,7 @@ def run(
     already. With `out`, everything is written to that directory; `resume` goes on with the run in it. `watcher`
     hears of every round; without one, each evaluation is a line on standard error.
     """
-    config = config or RunConfig()
+    config = _checked_types(config, data)
     if isinstance(data, Federation):
         config = updated(config, {"data.clients": data.num_clients})
     config.check()
@@ -66,6 +66,15 @@ def run(
     load_weights(module, one.state.params, one.state.buffers)
     path = directory.path if directory is not None else None
     return Result(config, one.rows, one.summary(), module.eval(), one.state.masks, path, finished)
+
+
+def _checked_types(config: RunConfig | None, data: Dataset | Federation | None) -> RunConfig:
+    """Python does not check annotations; a wrong object should be named all the same."""
+    if config is not None and not isinstance(config, RunConfig):
+        raise OptionError(f"config must be a RunConfig, as feddst.configure makes, got {type(config).__name__}")
+    if data is not None and not isinstance(data, Dataset | Federation):
+        raise DataError(f"data must be a feddst.Dataset or feddst.Federation, got {type(data).__name__}")
+    return config or RunConfig()
 
 
 def _directory(out: str | Path | None, config: RunConfig, resume: bool) -> RunDirectory | None:
@@ -87,8 +96,9 @@ def _open(directory: RunDirectory | None, one: Run, resume: bool) -> None:
         return
     if resume:
         one.resume()
-        directory.reopen(one.config)
-        if one.stopped_by:
+        if not one.stopped_by:
+            directory.reopen(one.config)
+        elif directory.finished() is None:
             directory.finish(one.summary())
     else:
         directory.create(one.config)

@@ -111,7 +111,9 @@ class RunDirectory:
             return None
         about, tensors = _read_safetensors(self.checkpoint)
         if about["identity"] != identity:
-            raise CheckpointError(f"{self.checkpoint} was written with another model or other data")
+            raise CheckpointError(
+                f"{self.checkpoint} was written with another model or other data; what began in Python goes on there"
+            )
         groups: dict[str, dict[str, Tensor]] = {group: {} for group in _GROUPS}
         clients: dict[int, dict[str, Tensor]] = {}
         for key, value in tensors.items():

@@ -4,6 +4,7 @@ from feddst.models.build import network
 from feddst.models.config import ModelConfig
 from feddst.models.federable import (
     ModuleSource,
+    check_fit,
     initial_model,
     load,
     make_module,
@@ -15,6 +16,7 @@ from feddst.models.flops import multiply_adds, training_flops
 __all__ = [
     "ModelConfig",
     "ModuleSource",
+    "check_fit",
     "initial_model",
     "load",
     "make_module",

@@ -29,6 +29,8 @@ def make_module(source: ModuleSource, seed: int) -> nn.Module:
     """The module with its initial weights; drawn from `seed` if the source is a function."""
     if isinstance(source, nn.Module):
         return source
+    if not callable(source):
+        raise ModelError(f"model must be an nn.Module or a function that makes one, got {source!r}")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(torch_seed(seed, "weights"))
         module = source()
@@ -42,6 +44,26 @@ def initial_model(module: nn.Module, *, prunable: Sequence[str] = (), dense: Seq
     params = {name: value.detach().clone() for name, value in module.named_parameters()}
     buffers = {name: value.detach().clone() for name, value in persistent_buffers(module)}
     return InitialModel(params=params, buffers=buffers, layers=prunable_layers(module, prunable, dense))
+
+
+def check_fit(module: nn.Module, example: Tensor, classes: int) -> None:
+    """Raise `ModelError` unless the module turns inputs like `example` [1, *shape] into a score for each class."""
+    was_training = module.training
+    try:
+        with torch.no_grad():
+            outputs = module.eval()(example)
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        reason = str(error).splitlines()[0]
+        raise ModelError(
+            f"the model does not take {example.dtype} inputs of shape {tuple(example.shape)}: {reason}"
+        ) from None
+    finally:
+        module.train(was_training)
+    if not isinstance(outputs, Tensor) or outputs.dim() != 2:
+        found = f"shape {tuple(outputs.shape)}" if isinstance(outputs, Tensor) else type(outputs).__name__
+        raise ModelError(f"the model must give scores of shape [images, classes], got {found}")
+    if outputs.shape[1] < classes:
+        raise ModelError(f"the model gives {outputs.shape[1]} outputs, but the labels are 0 to {classes - 1}")
 
 
 def prunable_layers(module: nn.Module, prunable: Sequence[str] = (), dense: Sequence[str] = ()) -> tuple[Layer, ...]:
