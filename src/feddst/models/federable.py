@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from feddst.errors import ModelError
+from feddst.models.dry import dry_forward
 from feddst.protocol.keys import torch_seed
 from feddst.protocol.model import InitialModel, Layer
 from feddst.protocol.tensors import Tensors
@@ -48,17 +49,13 @@ def initial_model(module: nn.Module, *, prunable: Sequence[str] = (), dense: Seq
 
 def check_fit(module: nn.Module, example: Tensor, classes: int) -> None:
     """Raise `ModelError` unless the module turns inputs like `example` [1, *shape] into a score for each class."""
-    was_training = module.training
     try:
-        with torch.no_grad():
-            outputs = module.eval()(example)
+        outputs = dry_forward(module, example)
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
         reason = str(error).splitlines()[0]
         raise ModelError(
             f"the model does not take {example.dtype} inputs of shape {tuple(example.shape)}: {reason}"
         ) from None
-    finally:
-        module.train(was_training)
     if not isinstance(outputs, Tensor) or outputs.dim() != 2:
         found = f"shape {tuple(outputs.shape)}" if isinstance(outputs, Tensor) else type(outputs).__name__
         raise ModelError(f"the model must give scores of shape [images, classes], got {found}")

@@ -4,8 +4,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import Tensor, nn
+
+from feddst.models.dry import dry_forward
 
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 _COUNTED = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear, *_TRANSPOSED)
@@ -31,13 +32,9 @@ def multiply_adds(module: nn.Module, example: Tensor) -> dict[str, int]:
         for name, layer in module.named_modules()
         if isinstance(layer, _COUNTED)
     ]
-    was_training = module.training
     try:
-        module.eval()
-        with torch.no_grad():
-            module(example)
+        dry_forward(module, example)
     finally:
-        module.train(was_training)
         for handle in handles:
             handle.remove()
     return counts
