@@ -21,20 +21,30 @@ def test_the_python_example(capsys: pytest.CaptureFixture[str]) -> None:
     assert right.float().mean().item() == pytest.approx(names["result"].rows[-1].accuracy_global)
 
 
-@pytest.mark.parametrize("claim", ["feddst", "fedavgm", "feddst-published"])
+@pytest.mark.parametrize("claim", ["feddst", "feddst-q4", "feddst-q2", "fedavgm", "feddst-published"])
 def test_the_hundred_rounds(claim: str) -> None:
     path = f"results/mnist-100-rounds/{claim}.json"
     record = json.loads((ROOT / path).read_text())
     [line] = [line for line in README.splitlines() if line.startswith("| [") and f"({path})" in line]
-    assert f"| {record['mean']:.1f} ± {record['std']:.1f} % |" in line
+    assert f"| {record['mean']:.1f} ± {record['std']:.1f} % | {len(record['seeds'])} |" in line
+
+
+def test_four_bits_cost_and_learn_what_is_said() -> None:
+    plain, rounded = (
+        json.loads((ROOT / f"results/mnist-100-rounds/{name}.json").read_text()) for name in ("feddst", "feddst-q4")
+    )
+    sent = [sum(curve[-1]["upload_bytes"] for curve in record["curves"].values()) for record in (plain, rounded)]
+    assert f"cost {sent[1] / sent[0]:.3f} of the bytes of float32" in README.replace("\n", " ")
+    assert rounded["mean"] >= plain["mean"] - 0.3
 
 
 def test_the_quick_comparison() -> None:
     record = json.loads((ROOT / "results/quick.json").read_text())
     for curve in record["curves"]:
-        seen = list(zip(curve["accuracy"], curve["upload_bits"], strict=True))
-        cells = [max(a for a, bits in seen if bits <= cap * 8 * 2**30) for cap in record["config"]["caps"]]
-        shown = r"\s+".join(re.escape(f"{100 * cell:.1f}") for cell in cells)
+        seen = list(zip(curve["accuracy"], curve["upload_bytes"], strict=True))
+        cells = [100 * max(a for a, sent in seen if sent <= cap * 2**30) for cap in record["config"]["caps"]]
+        cells += [curve[f"{way}_bytes"][-1] / 2**20 for way in ("upload", "download")]
+        shown = r"\s+".join(re.escape(f"{cell:.1f}") for cell in cells)
         assert re.search(rf"^{curve['label']}\s+{shown}$", README, re.MULTILINE)
 
 

@@ -26,3 +26,7 @@ class TrainingError(FeddstError):
 
 class CheckpointError(FeddstError):
     """A run cannot be written, or continued from what is on disk."""
+
+
+class WireError(FeddstError):
+    """Bytes that came over the wire are damaged, or not what was asked for."""

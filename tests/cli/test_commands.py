@@ -16,7 +16,7 @@ def test_a_comparison_ends_with_table_picture_and_sentence(feddst: Call, tmp_pat
     lines = first.out.splitlines()
     assert any(line.startswith("fedavgm ") for line in lines)
     assert "picture  here/accuracy.png" in lines
-    assert lines[-1].startswith("At 0.001 GiB of upload feddst reaches ")
+    assert lines[-1].startswith("At 0.001 GiB of upload, measured, feddst reaches ")
     assert lines[-1].endswith("(one seed).")
     assert {path.name for path in (tmp_path / "here").iterdir()} == {
         "accuracy.png",

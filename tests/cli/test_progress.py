@@ -7,7 +7,6 @@ import pytest
 from feddst.cli.progress import Bar, Lines, make_display
 from feddst.cli.screen import show_table
 from feddst.experiment import Row, RunConfig
-from feddst.experiment.metrics import MIB
 from feddst.experiment.pace import Pace
 from feddst.experiment.wording import counted, duration, percent
 
@@ -22,7 +21,12 @@ ROW = Row(
     entered=0,
     left=0,
     clients=20,
-    upload_bits=40 * MIB,
+    refused=0,
+    upload_bytes=40 * 2**20,
+    upload_mask_bytes=0,
+    download_bytes=0,
+    download_mask_bytes=0,
+    upload_bits=0,
     download_bits=0,
     flops_dense=0,
     flops_sparse=0,
@@ -56,7 +60,7 @@ def test_lines_are_for_evaluations_only(capsys: pytest.CaptureFixture[str]) -> N
     Lines().show(pace, replace(ROW, accuracy=None), ROW)
     assert capsys.readouterr().err == ""
     Lines().show(pace, ROW, ROW)
-    expected = "round 10: accuracy 50.0 %, upload 40.0 MiB, 2.0 s a round, about 20 s left\n"
+    expected = "round 10: accuracy 50.0 %, upload 40.0 MiB measured, 2.0 s a round, about 20 s left\n"
     assert capsys.readouterr().err == expected
 
 

@@ -23,7 +23,9 @@ def test_a_run_says_what_it_does_and_what_came_of_it(feddst: Call, tmp_path: Pat
     summary = json.loads((tmp_path / "runs/feddst-mnist-seed0/summary.json").read_text())
     assert f"best {100 * summary['best']:.2f} %" in outcome.out
     assert f"final {100 * summary['final']:.2f} %" in outcome.out
-    assert f"upload    {1024 * summary['upload_gib']:.1f} MiB by the paper's formula" in outcome.out
+    measured, formula = summary["upload_bytes"] / 2**20, 1024 * summary["upload_gib"]
+    assert f"upload    {measured:.1f} MiB measured, {formula:.1f} MiB by the paper's formula" in outcome.out
+    assert f"download  {summary['download_bytes'] / 2**20:.1f} MiB measured" in outcome.out
     assert outcome.out.endswith("results   runs/feddst-mnist-seed0\n")
 
 
@@ -117,8 +119,8 @@ def test_a_learning_rate_far_too_large_says_who_and_when(feddst: Call, small: st
     outcome = feddst(f"run --rounds 1 {small} --local.lr 1e30")
     assert outcome.code == 2
     last = outcome.err.splitlines()[-1]
-    assert last.startswith("feddst: client ")
-    assert "diverged in round 1" in last
+    assert last.startswith("feddst: round 1 has 0 updates, fewer than min_clients (1); refused: client ")
+    assert "too large to average" in last
 
 
 def test_a_warning_is_one_line(feddst: Call, small: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +129,7 @@ def test_a_warning_is_one_line(feddst: Call, small: str, monkeypatch: pytest.Mon
     assert outcome.code == 0
     warnings = [line for line in outcome.err.splitlines() if "warning" in line]
     assert len(warnings) == 1
-    assert warnings[0].startswith("feddst: warning: the model cannot be rebuilt in worker processes")
+    assert warnings[0].startswith("feddst: warning: the model or a codec cannot be rebuilt in worker processes")
 
 
 def test_a_bug_is_not_hidden(feddst: Call, small: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,10 +7,11 @@ import torch
 from torch import nn
 
 from feddst.data import Dataset
-from feddst.engines import Job
+from feddst.engines import Assignment, Job
 from feddst.methods import Method
 from feddst.models import initial_model
 from feddst.protocol import ServerState
+from feddst.wire import Downlink, MaskHistory, WireConfig
 
 
 def tiny_network() -> nn.Sequential:
@@ -43,5 +44,20 @@ def job(dataset: Dataset) -> JobMaker:
         start = client * images
         inputs, labels = dataset.train_images[start : start + images], dataset.train_labels[start : start + images]
         return Job(client, 7, method.broadcast(state), method.work(state, client), inputs, labels)
+
+    return make
+
+
+AssignmentMaker = Callable[..., Assignment]
+
+
+@pytest.fixture
+def assignment(job: JobMaker) -> AssignmentMaker:
+    """The same work as bytes on their way to a client that holds no mask yet."""
+
+    def make(method: Method, *, client: int = 0, wire: WireConfig | None = None) -> Assignment:
+        one, wire = job(method, client=client), wire or WireConfig()
+        parcel = Downlink(one.broadcast, wire, MaskHistory(0), one.seed).parcel_for(client)
+        return Assignment(client, one.seed, parcel, one.work, one.inputs, one.labels, wire=wire)
 
     return make

@@ -1,5 +1,6 @@
 """Worker processes give the same bits as one process, and pass errors on."""
 
+import copy
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -10,14 +11,15 @@ import torch
 from torch import nn
 
 from feddst.data import Dataset
-from feddst.engines import EngineConfig, Job, ProcessEngine, ReferenceEngine, make_engine
+from feddst.engines import Assignment, EngineConfig, ProcessEngine, ReferenceEngine, make_engine
 from feddst.engines.processes import can_travel
 from feddst.errors import OptionError, TrainingError
 from feddst.methods import FedAvgM, FedDST
-from feddst.protocol import LocalTraining
+from feddst.protocol import LocalTraining, Tensors
 from feddst.sparsity import Sparsity, Timetable
+from feddst.wire import WireConfig
 
-JobMaker = Callable[..., Job]
+AssignmentMaker = Callable[..., Assignment]
 LOCAL = LocalTraining(epochs=2, batch=8, lr=0.1)
 
 
@@ -27,40 +29,43 @@ def engine(module: nn.Sequential, dataset: Dataset) -> Iterator[ProcessEngine]:
         yield processes
 
 
+@pytest.mark.parametrize("values", ["float32", "q4"])
 def test_workers_agree_with_one_process_to_the_last_bit(
-    engine: ProcessEngine, module: nn.Sequential, dataset: Dataset, job: JobMaker
+    engine: ProcessEngine, module: nn.Sequential, dataset: Dataset, assignment: AssignmentMaker, values: str
 ) -> None:
     method = FedDST(local=LOCAL, sparsity=Sparsity(0.6), readjust=Timetable(alpha=0.3, every=1))
-    jobs = [job(method, client=client) for client in range(5)]
+    given = [assignment(method, client=client, wire=WireConfig(values=values)) for client in range(5)]
     plain = ReferenceEngine(module, dataset, torch.device("cpu"))
-    alone, shared = dict(plain.train(jobs)), dict(engine.train(jobs))
+    alone, shared = dict(plain.train(given)), dict(engine.train(given))
     assert set(shared) == set(alone) == set(range(5))
-    for index, outcome in alone.items():
-        update, other = outcome.update, shared[index].update
-        assert (update.client, outcome.loss) == (other.client, shared[index].loss)
-        assert all(torch.equal(value, other.params[name]) for name, value in update.params.items())
-        assert update.masks is not None
-        assert other.masks is not None
-        assert all(torch.equal(mask, other.masks[name]) for name, mask in update.masks.items())
-    models = [(outcome.update.params, outcome.update.buffers) for outcome in alone.values()]
+    for index, reply in alone.items():
+        assert reply.payload == shared[index].payload
+        assert reply.loss == shared[index].loss
+    assert len({reply.payload for reply in alone.values()}) == 5
+
+
+def test_workers_evaluate_as_one_process_does(engine: ProcessEngine, module: nn.Sequential, dataset: Dataset) -> None:
+    plain = ReferenceEngine(copy.deepcopy(module), dataset, torch.device("cpu"))
+    params = {name: value.detach().clone() for name, value in module.named_parameters()}
+    models: list[tuple[Tensors, Tensors]] = [({name: scale * v for name, v in params.items()}, {}) for scale in (1, 2)]
     for one, two in zip(plain.evaluate(models), engine.evaluate(models), strict=True):
         assert torch.equal(one.correct, two.correct)
         assert one.loss == two.loss
         assert len(one.correct) == 1200
 
 
-def test_errors_come_through(engine: ProcessEngine, job: JobMaker) -> None:
-    jobs = [job(FedAvgM(local=replace(LOCAL, lr=1e30)), client=1)]
+def test_errors_come_through(engine: ProcessEngine, assignment: AssignmentMaker) -> None:
+    given = [assignment(FedAvgM(local=replace(LOCAL, lr=1e30)), client=1)]
     with pytest.raises(TrainingError, match="client 1 diverged in round 1"):
-        list(engine.train(jobs))
-    assert len(list(engine.train([job(FedAvgM(local=LOCAL))]))) == 1
+        list(engine.train(given))
+    assert len(list(engine.train([assignment(FedAvgM(local=LOCAL))]))) == 1
 
 
-def test_a_dead_worker_is_an_error_and_not_a_hang(engine: ProcessEngine, job: JobMaker) -> None:
+def test_a_dead_worker_is_an_error_and_not_a_hang(engine: ProcessEngine, assignment: AssignmentMaker) -> None:
     for worker in engine._workers:
         worker.send_signal(signal.SIGKILL)
     with pytest.raises(TrainingError, match="worker process ended unexpectedly with code -9"):
-        list(engine.train([job(FedAvgM(local=LOCAL))]))
+        list(engine.train([assignment(FedAvgM(local=LOCAL))]))
 
 
 def test_a_module_from_the_users_script_stays_in_one_process(

@@ -29,6 +29,11 @@ ROW = Row(
     entered=0,
     left=0,
     clients=20,
+    refused=0,
+    upload_bytes=0,
+    upload_mask_bytes=0,
+    download_bytes=0,
+    download_mask_bytes=0,
     upload_bits=0,
     download_bits=0,
     flops_dense=0,
@@ -54,7 +59,7 @@ def test_the_worst_tenth_is_rounded_up() -> None:
 
 def test_best_under_a_cap() -> None:
     curve = rows(None, 0.3, 0.6, None, 0.5, 0.9)
-    assert [best_under(curve, cap) for cap in (1, 2, 3.5, 5, 6)] == [None, 0.3, 0.6, 0.6, 0.9]
+    assert [best_under(curve, cap, "paper") for cap in (1, 2, 3.5, 5, 6)] == [None, 0.3, 0.6, 0.6, 0.9]
 
 
 def test_summary() -> None:

@@ -5,13 +5,12 @@ import pytest
 
 from feddst.experiment import CompareConfig, Comparison, Row
 from feddst.experiment.comparison import Curve
-from feddst.experiment.metrics import MIB
 from feddst.experiment.plots import accuracy_against_upload, band
 
 
 def row(number: int, mib: float, accuracy: float | None) -> Row:
-    upload = round(mib * MIB)
-    return Row(number, accuracy, accuracy, accuracy, 1.0, 1.0, 0.2, 0, 0, 20, upload, upload, 0, 0, 1.0)
+    sent = round(mib * 2**20)
+    return Row(number, accuracy, accuracy, accuracy, 1.0, 1.0, 0.2, 0, 0, 20, 0, sent, 0, sent // 2, 0, 0, 0, 0, 0, 1.0)
 
 
 def curve(label: str, seed: int, scores: list[float | None], mib: float = 4.0) -> Curve:

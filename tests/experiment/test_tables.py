@@ -4,18 +4,17 @@ import pytest
 
 from feddst.experiment import CompareConfig, Comparison, Row
 from feddst.experiment.comparison import Curve
-from feddst.experiment.metrics import GIB
 from feddst.experiment.tables import caption, cell, headline, markdown, notes, table
 
 
 def row(number: int, gib: float, accuracy: float | None) -> Row:
-    upload = round(gib * GIB)
-    return Row(number, accuracy, accuracy, accuracy, 1.0, 1.0, 0.2, 0, 0, 20, upload, upload, 0, 0, 1.0)
+    sent = round(gib * 2**30)
+    return Row(number, accuracy, accuracy, accuracy, 1.0, 1.0, 0.2, 0, 0, 20, 0, sent, 0, sent // 2, 0, 0, 0, 0, 0, 1.0)
 
 
 def curve(label: str, seed: int, points: list[tuple[float, float | None]], cap: float = 2.0) -> Curve:
     """A run that ended at its cap; `cap` 0 for one that ended for another reason."""
-    return Curve(label, seed, tuple(row(i, *point) for i, point in enumerate(points, 1)), Path("x"), cap)
+    return Curve(label, seed, tuple(row(i, *point) for i, point in enumerate(points, 1)), Path("x"), cap_gib=cap)
 
 
 def comparison(*curves: Curve, caps: tuple[float, ...]) -> Comparison:
@@ -40,17 +39,21 @@ def test_cells_are_mean_and_sample_deviation_of_the_best_under_each_cap(two_seed
     # fedavgm at 1 GiB: 50 and 54, mean 52, deviation sqrt(2² + 2²) = 2.83; at 2 GiB: 80 and 84.
     # feddst at 1 GiB: the best of 40, 70 and of 60, 50: 70 and 60, mean 65, deviation sqrt(5² + 5²) = 7.07.
     assert table(two_seeds) == [
-        ["method", "1 GiB", "2 GiB"],
-        ["fedavgm", "52.0 ± 2.8", "82.0 ± 2.8"],
-        ["feddst", "65.0 ± 7.1", "92.0 ± 2.8"],
+        ["method", "1 GiB", "2 GiB", "MiB up", "MiB down"],
+        ["fedavgm", "52.0 ± 2.8", "82.0 ± 2.8", "2,048.0", "1,024.0"],
+        ["feddst", "65.0 ± 7.1", "92.0 ± 2.8", "2,048.0", "1,024.0"],
     ]
     assert notes(two_seeds) == []
-    assert caption(two_seeds).endswith("mean ± standard deviation over 2 seeds.")
+    assert caption(two_seeds) == (
+        "Best mean client accuracy [%] under caps on the upload, measured, mean ± standard deviation over 2 seeds; "
+        "bytes sent in whole runs, measured."
+    )
 
 
 def test_the_sentence_is_about_the_last_entry_at_the_largest_cap(two_seeds: Comparison) -> None:
     assert headline(two_seeds) == (
-        "At 2 GiB of upload feddst reaches 92.0 % mean client accuracy, 10.0 points above fedavgm (means over 2 seeds)."
+        "At 2 GiB of upload, measured, feddst reaches 92.0 % mean client accuracy, 10.0 points above fedavgm "
+        "(means over 2 seeds)."
     )
 
 
@@ -65,7 +68,7 @@ def test_one_seed_has_no_deviation() -> None:
     assert [line[1] for line in table(one)] == ["1 GiB", "89.3", "93.6", "93.4", "93.4"]
     # As the table rounds them: 93.4 − 89.3 = 4.1, 93.4 − 93.6 = −0.2, 93.4 − 93.4 = 0.
     assert headline(one) == (
-        "At 1 GiB of upload feddst reaches 93.4 % mean client accuracy, 4.1 points above fedavgm, "
+        "At 1 GiB of upload, measured, feddst reaches 93.4 % mean client accuracy, 4.1 points above fedavgm, "
         "0.2 points below randommask and level with fedprox (one seed)."
     )
 
@@ -89,24 +92,25 @@ def test_a_run_that_could_have_gone_on_is_marked() -> None:
         caps=(1.0, 2.0),
     )
     # The second run ended at 1 GiB, and would have gone further under 2.
-    assert [line[1:] for line in table(short)[1:]] == [["50.0", "80.0"], ["70.0", "70.0*"]]
+    assert [line[1:3] for line in table(short)[1:]] == [["50.0", "80.0"], ["70.0", "70.0*"]]
     assert notes(short) == ["* ended before the cap for another reason: more rounds would have been allowed"]
     assert "\\* ended before the cap" in markdown(short)
 
 
 def test_a_run_that_ended_by_its_rounds_is_marked_unless_it_passed_the_cap() -> None:
     ended = comparison(curve("feddst", 0, [(0.4, 0.6), (1.2, 0.7)], cap=0.0), caps=(1.0, 2.0))
-    assert table(ended)[1] == ["feddst", "60.0", "70.0*"]
+    assert table(ended)[1][:3] == ["feddst", "60.0", "70.0*"]
 
 
 def test_a_cap_without_an_evaluation_is_empty() -> None:
     empty = comparison(curve("fedavgm", 0, [(1.0, 0.5)]), curve("feddst", 0, [(0.5, 0.6)]), caps=(0.5,))
-    assert table(empty)[1] == ["fedavgm", "–"]
+    assert table(empty)[1] == ["fedavgm", "–", "1,024.0", "512.0"]
     assert headline(empty) == (
-        "At 0.5 GiB of upload feddst reaches 60.0 % mean client accuracy, with fedavgm not evaluated (one seed)."
+        "At 0.5 GiB of upload, measured, feddst reaches 60.0 % mean client accuracy, with fedavgm not evaluated "
+        "(one seed)."
     )
     other_way = comparison(curve("feddst", 0, [(0.5, 0.6)]), curve("fedavgm", 0, [(1.0, 0.5)]), caps=(0.5,))
-    assert headline(other_way) == "At 0.5 GiB of upload fedavgm has not been evaluated yet."
+    assert headline(other_way) == "At 0.5 GiB of upload, measured, fedavgm has not been evaluated yet."
 
 
 def test_missing_seeds_are_marked() -> None:
@@ -117,27 +121,31 @@ def test_missing_seeds_are_marked() -> None:
         caps=(1.0,),
     )
     assert cell(partial, "feddst", 1.0).partial
-    assert table(partial)[2] == ["feddst", "60.0†"]
+    assert table(partial)[2][:2] == ["feddst", "60.0†"]
     assert notes(partial) == ["† not all seeds have an evaluation under this cap"]
 
 
 def test_without_caps_the_whole_runs_are_compared() -> None:
     whole = comparison(curve("fedavgm", 0, [(1.0, 0.5)]), curve("feddst", 0, [(0.5, 0.6), (0.6, 0.55)]), caps=())
-    assert table(whole) == [["method", "whole run"], ["fedavgm", "50.0"], ["feddst", "60.0"]]
+    assert table(whole) == [
+        ["method", "whole run", "MiB up", "MiB down"],
+        ["fedavgm", "50.0", "1,024.0", "512.0"],
+        ["feddst", "60.0", "614.4", "307.2"],
+    ]
     assert headline(whole).startswith("Over the whole runs feddst reaches 60.0 %")
 
 
 def test_a_single_entry_is_compared_with_nothing() -> None:
     alone = comparison(curve("feddst", 0, [(1.0, 0.6)]), caps=(1.0,))
-    assert headline(alone) == "At 1 GiB of upload feddst reaches 60.0 % mean client accuracy (one seed)."
+    assert headline(alone) == "At 1 GiB of upload, measured, feddst reaches 60.0 % mean client accuracy (one seed)."
 
 
 def test_markdown_is_an_aligned_table(two_seeds: Comparison) -> None:
     lines = markdown(two_seeds, picture="accuracy.png").splitlines()
     assert lines[2:6] == [
-        "| method  |      1 GiB |      2 GiB |",
-        "|---------|-----------:|-----------:|",
-        "| fedavgm | 52.0 ± 2.8 | 82.0 ± 2.8 |",
-        "| feddst  | 65.0 ± 7.1 | 92.0 ± 2.8 |",
+        "| method  |      1 GiB |      2 GiB |  MiB up | MiB down |",
+        "|---------|-----------:|-----------:|--------:|---------:|",
+        "| fedavgm | 52.0 ± 2.8 | 82.0 ± 2.8 | 2,048.0 |  1,024.0 |",
+        "| feddst  | 65.0 ± 7.1 | 92.0 ± 2.8 | 2,048.0 |  1,024.0 |",
     ]
     assert lines[-1] == "![mean client accuracy against upload](accuracy.png)"

@@ -65,7 +65,7 @@ def entries(update: Update, name: str) -> dict[str, float]:
     """The weights a client holds, by their place in the matrix."""
     assert update.masks is not None
     places = update.masks[name].nonzero().tolist()
-    return {f"{i}{j}": update.params[name][i, j].item() for i, j in places}
+    return {f"{i}{j}": value for (i, j), value in zip(places, update.params[name].tolist(), strict=True)}
 
 
 def test_the_first_mask_is_the_diagonal() -> None:

@@ -29,7 +29,8 @@ from feddst.protocol import (
     SparseSum,
     Update,
     count_active,
-    masked,
+    packed,
+    positions_of,
 )
 from feddst.sparsity import Sparsity, Timetable
 
@@ -40,7 +41,7 @@ MODEL = InitialModel(
 
 def answer(state: ServerState, w: list[list[float]], b: float, weight: int = 1) -> Update:
     params = {"w": torch.tensor(w), "b": torch.tensor([b])}
-    return Update(client=0, round=state.round, weight=weight, params=params)
+    return Update(client=0, round=state.round, weight=weight, params=packed(params, positions_of(state.masks)))
 
 
 def aggregate(method: FedAvg, state: ServerState, *updates: Update) -> ServerState:
@@ -131,7 +132,7 @@ def test_ties_at_the_server_go_to_what_was_held_before() -> None:
     for client, grown in enumerate((1, 2)):
         mask = torch.zeros(4, dtype=torch.bool)
         mask[[0, grown]] = True
-        params = {"w": torch.tensor([[5.0, 0.0], [0.0, 0.0]]), "b": torch.zeros(1)}
+        params = {"w": torch.tensor([5.0, 0.0]), "b": torch.zeros(1)}
         total.add(Update(client=client, round=1, weight=1, params=params, masks={"w": mask.reshape(2, 2)}))
     assert method.aggregate(state, total).masks["w"].tolist() == [[True, True], [False, False]]
 
@@ -162,7 +163,8 @@ def test_feddst_ends_every_aggregation_with_exact_budgets(seed: int, clients: in
         theta = {name: torch.randn(shape, generator=generator).round() for name, shape in shapes.items()}
         scores = {name: torch.rand(shape, generator=generator) for name, shape in shapes.items()}
         masks = {name: _random_mask(scores[name], state.budgets[name]) for name in shapes}
-        total.add(Update(client=client, round=1, weight=client + 1, params=masked(theta, masks), masks=masks))
+        held = packed(theta, positions_of(masks))
+        total.add(Update(client=client, round=1, weight=client + 1, params=held, masks=masks))
     after = method.aggregate(state, total)
     assert count_active(after.masks) == dict(state.budgets)
     for name, mask in after.masks.items():

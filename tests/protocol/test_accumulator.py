@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from feddst.errors import TrainingError
-from feddst.protocol import SparseSum, Update
+from feddst.protocol import SparseSum, Update, packed, positions_of
 
 MASK = {"w": torch.tensor([True, True, True, False])}
 
@@ -19,7 +19,8 @@ def update(
 ) -> Update:
     masks = None if mask is None else {"w": torch.tensor(mask)}
     params = {"w": torch.tensor(w, dtype=torch.float32), "b": torch.tensor([bias], dtype=torch.float32)}
-    return Update(client=client, round=1, weight=weight, params=params, masks=masks)
+    held = packed(params, positions_of(MASK if masks is None else masks))
+    return Update(client=client, round=1, weight=weight, params=held, masks=masks)
 
 
 def test_each_weight_is_averaged_over_those_who_hold_it() -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from feddst import __version__
 from feddst.cli.arguments import Arguments, parse
+from feddst.cli.bench import WireBenchArguments, wire_command
 from feddst.cli.compare import compare_command
 from feddst.cli.data import ShowArguments, show_command
 from feddst.cli.help import help_text, overview
@@ -58,6 +59,12 @@ COMMANDS = {
     "presets": Command(
         "presets [NAME]", "list the presets, or the options of one of them", list, presets_command, words=1
     ),
+    "bench wire": Command(
+        "bench wire [--networks A,B,…] [--levels X,Y,…] [--out FILE] [--markdown FILE] [options]",
+        "measure the bytes and the speed of updates on the wire",
+        lambda: options_of(WireBenchArguments),
+        wire_command,
+    ),
 }
 
 
@@ -102,7 +109,8 @@ def _find(words: list[str]) -> tuple[Command, list[str]]:
         parts = name.split()
         if words[: len(parts)] == parts:
             return command, words[len(parts) :]
-    given = " ".join(words[: 2 if words[0] == "data" else 1])
+    double = {name.split()[0] for name in COMMANDS if " " in name}
+    given = " ".join(words[: 2 if words[0] in double else 1])
     raise OptionError(f"unknown command {given!r}{hint(given, COMMANDS) or '; it must be ' + one_of(COMMANDS)}")
 
 

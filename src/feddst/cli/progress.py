@@ -51,7 +51,8 @@ class Bar:
 
     def show(self, pace: Pace, row: Row, evaluated: Row | None) -> None:
         score = percent(evaluated.accuracy) if evaluated and evaluated.accuracy is not None else "–"
-        text = f"{score}  {mib(row)}  {pace.seconds_a_round:.1f} s/round  {duration(pace.seconds_left(row))} left"
+        speed = f"{pace.seconds_a_round:.1f} s/round  {duration(pace.seconds_left(row))} left"
+        text = f"{score}  {mib(row, pace.accounting)}  {speed}"
         self._bar.update(self._task, completed=pace.done(row), description=f"round {row.round}", text=text)
 
     def close(self) -> None:
@@ -150,5 +151,5 @@ def _outcome(run: Run) -> str:
     summary = run.summary()
     return (
         f"best {percent(summary.best)}, final {percent(summary.final)} after {counted(summary.rounds, 'round')}, "
-        f"{mib(run.rows[-1])} and {duration(summary.seconds)}"
+        f"{mib(run.rows[-1], run.config.accounting)} and {duration(summary.seconds)}"
     )

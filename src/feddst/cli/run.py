@@ -30,7 +30,7 @@ def run_command(given: Arguments) -> int:
     refuse_ineffective([config.method], settings.asked_for(options))
     config.check()
     path = Path(out) if out else fresh(f"{config.method}-{config.data.dataset}-seed{config.seed}")
-    if resume and (summary := _complete(RunDirectory(path), config)):
+    if resume and (summary := RunDirectory(path).complete(config)):
         say(f"the run in {path} is complete; a larger --rounds or --cap_gib would take it further")
         print(describe(summary, config, path))
         return 0
@@ -53,12 +53,16 @@ def describe_setting(config: RunConfig) -> str:
 
 def describe(summary: Summary, config: RunConfig, path: Path) -> str:
     """What came of a run."""
-    formula = "the paper's formula" if config.accounting == "paper" else "the published code's count"
+    formula = "the published code's count" if config.accounting == "published" else "the paper's formula"
+    up, down = summary.upload_bytes / 2**20, summary.download_bytes / 2**20
+    refused = f"refused   {counted(summary.refused, 'update')} that could not be used\n" if summary.refused else ""
     stop = {"cap": "the upload cap", "rounds": "the number of rounds"}[summary.stopped_by]
     return (
         f"accuracy  best {percent(summary.best, 2)} (round {summary.best_round}), final {percent(summary.final, 2)}, "
         f"mean of the last ten evaluations {percent(summary.last_ten, 2)}\n"
-        f"upload    {summary.upload_gib * 1024:,.1f} MiB by {formula}\n"
+        f"upload    {up:,.1f} MiB measured, {summary.upload_gib * 1024:,.1f} MiB by {formula}\n"
+        f"download  {down:,.1f} MiB measured, {summary.download_gib * 1024:,.1f} MiB by {formula}\n"
+        f"{refused}"
         f"ended     after {counted(summary.rounds, 'round')} and {duration(summary.seconds)}, by {stop}\n"
         f"results   {path}"
     )
@@ -70,13 +74,6 @@ def _config(settings: Settings, stored: RunDirectory | None) -> RunConfig:
     config = updated(stored.stored_config(), settings.values)
     stored.refuse_other(config)
     return config
-
-
-def _complete(directory: RunDirectory, config: RunConfig) -> Summary | None:
-    """The summary of a run that has gone as far as it should."""
-    stored = directory.stored_config()
-    same = (stored.rounds, stored.cap_gib) == (config.rounds, config.cap_gib)
-    return directory.finished() if same else None
 
 
 def _carry_out(config: RunConfig, path: Path, resume: bool) -> int:

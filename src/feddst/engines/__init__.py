@@ -1,11 +1,12 @@
 """What carries out clients' work. `reference` is slow, plain and obviously correct."""
 
-from feddst.engines.base import Engine, Evaluation, Job, Outcome
+from feddst.engines.base import Assignment, Engine, Evaluation, Job, Outcome, Reply
 from feddst.engines.processes import ProcessEngine
 from feddst.engines.reference import ReferenceEngine
 from feddst.engines.select import EngineConfig, make_engine
 
 __all__ = [
+    "Assignment",
     "Engine",
     "EngineConfig",
     "Evaluation",
@@ -13,5 +14,6 @@ __all__ = [
     "Outcome",
     "ProcessEngine",
     "ReferenceEngine",
+    "Reply",
     "make_engine",
 ]

@@ -7,11 +7,38 @@ from typing import Protocol
 from torch import Tensor
 
 from feddst.protocol import Broadcast, ClientState, ClientWork, Tensors, Update
+from feddst.wire import Parcel, WireConfig
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """One client's part in one round of one run, as it reaches the client: the broadcast is bytes.
+
+    inputs: float [images, *shape]; labels: int64 [images].
+    """
+
+    client: int
+    seed: int
+    parcel: Parcel
+    work: ClientWork
+    inputs: Tensor
+    labels: Tensor
+    state: ClientState = field(default_factory=ClientState)
+    wire: WireConfig = WireConfig()
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What comes back: the update as bytes, what the client keeps, and its last epoch's mean loss."""
+
+    payload: bytes
+    state: ClientState
+    loss: float
 
 
 @dataclass(frozen=True)
 class Job:
-    """One client's work in one round of one run, complete in itself.
+    """An assignment unpacked: what a client works on.
 
     inputs: float [images, *shape]; labels: int64 [images].
     """
@@ -27,7 +54,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a job gives back: the update to send, what the client keeps, and its last epoch's mean loss."""
+    """What a job gives back, before it is packed: see `Reply`."""
 
     update: Update
     state: ClientState
@@ -43,10 +70,10 @@ class Evaluation:
 
 
 class Engine(Protocol):
-    """Jobs of several runs may be mixed: a run of ten seeds in lockstep is one long list of jobs."""
+    """Assignments of several runs may be mixed: a run of ten seeds in lockstep is one long list of them."""
 
-    def train(self, jobs: Sequence[Job]) -> Iterator[tuple[int, Outcome]]:
-        """Carry out the jobs, giving each outcome with its job's index, in any order."""
+    def train(self, assignments: Sequence[Assignment]) -> Iterator[tuple[int, Reply]]:
+        """Carry them out, giving each reply with its assignment's index, in any order."""
         ...
 
     def evaluate(self, models: Sequence[tuple[Tensors, Tensors]]) -> list[Evaluation]:

@@ -10,7 +10,7 @@ from feddst.engines.base import Job, Outcome
 from feddst.engines.readjust import readjust
 from feddst.errors import TrainingError
 from feddst.models import load, persistent_buffers
-from feddst.protocol import ClientState, Masks, Tensors, Update, minibatches
+from feddst.protocol import ClientState, Masks, Tensors, Update, minibatches, packed, positions_of
 from feddst.protocol.keys import torch_seed
 
 
@@ -115,11 +115,12 @@ def _outcome(client: Client, loss: float) -> Outcome:
     masks = {name: mask.cpu() for name, mask in client.masks.items()}
     changed = any(not torch.equal(mask, job.broadcast.masks[name]) for name, mask in masks.items())
     buffers = {name: value.detach().cpu().clone() for name, value in persistent_buffers(client.module)}
+    sent = {name: value for name, value in final.items() if work.train and name not in work.keep}
     update = Update(
         client=job.client,
         round=job.broadcast.round,
-        weight=_weight(client),
-        params={name: value for name, value in final.items() if work.train and name not in work.keep},
+        weight=work.local.weight(len(job.labels)),
+        params=packed(sent, positions_of(masks)),
         buffers=buffers if work.train else {},
         masks=masks if changed else None,
         extra=_reports(client),
@@ -133,8 +134,3 @@ def _reports(client: Client) -> dict[str, Tensors]:
         return {}
     images = torch.arange(len(client.job.labels), device=client.job.inputs.device)
     return {"gradient": {name: g.cpu() for name, g in client.mean_gradient(images).items()}}
-
-
-def _weight(client: Client) -> int:
-    images, local = len(client.job.labels), client.job.work.local
-    return images if local.weigh_by == "images" else -(-images // local.batch)

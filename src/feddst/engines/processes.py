@@ -14,15 +14,16 @@ from typing import Any
 from torch import nn
 
 from feddst.data import Dataset
-from feddst.engines.base import Evaluation, Job, Outcome
+from feddst.engines.base import Assignment, Evaluation, Reply
 from feddst.engines.reference import chunk_starts, joined
 from feddst.engines.worker import Chunk, Load, Request, Setup, receive, send
 from feddst.errors import TrainingError
 from feddst.protocol import Tensors
+from feddst.wire import CODECS
 
 
 class ProcessEngine:
-    """Hands each job to the next idle worker. `close` ends the workers; so does the end of this process."""
+    """Hands each assignment to the next idle worker. `close` ends the workers; so does the end of this process."""
 
     def __init__(self, module: nn.Module, dataset: Dataset, workers: int) -> None:
         self._starts = chunk_starts(dataset)
@@ -31,11 +32,11 @@ class ProcessEngine:
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="feddst-worker")
         for worker in self._workers:
             assert worker.stdin is not None
-            send(worker.stdin, Setup(module, _test_part(dataset)))
+            send(worker.stdin, Setup(module, _test_part(dataset), tuple(CODECS.values())))
             self._idle.put(worker)
 
-    def train(self, jobs: Sequence[Job]) -> Iterator[tuple[int, Outcome]]:
-        futures = {self._threads.submit(self._ask, job): index for index, job in enumerate(jobs)}
+    def train(self, assignments: Sequence[Assignment]) -> Iterator[tuple[int, Reply]]:
+        futures = {self._threads.submit(self._ask, one): index for index, one in enumerate(assignments)}
         try:
             for future in as_completed(futures):
                 yield futures[future], future.result()
@@ -68,15 +69,15 @@ class ProcessEngine:
 
 
 def can_travel(module: nn.Module) -> bool:
-    """Whether a fresh process can rebuild this module: it cannot if its class lives in the user's script."""
+    """Whether a fresh process can rebuild this module and our codecs: not what lives in the user's script."""
     try:
-        return b"__main__" not in pickle.dumps(module)
+        return b"__main__" not in pickle.dumps((module, tuple(CODECS.values())))
     except Exception:
         return False
 
 
 def _test_part(dataset: Dataset) -> Dataset:
-    """What workers need of the data: training images come with each job."""
+    """What workers need of the data: training images come with each assignment."""
     return replace(
         dataset, train_images=dataset.train_images[:1].clone(), train_labels=dataset.train_labels[:1].clone()
     )

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from feddst.data import Dataset
-from feddst.engines.base import Evaluation, Job, Outcome
-from feddst.engines.client import train_client
+from feddst.engines.base import Assignment, Evaluation, Reply
+from feddst.engines.exchange import answer
 from feddst.models import load
 from feddst.protocol import Tensors
 
@@ -19,18 +19,18 @@ CHUNK = 500
 
 
 class ReferenceEngine:
-    """Carries out jobs in `module`, whose tensors it overwrites, on a CPU or a CUDA device."""
+    """Carries out assignments in `module`, whose tensors it overwrites, on a CPU or a CUDA device."""
 
     def __init__(self, module: nn.Module, dataset: Dataset, device: torch.device) -> None:
         self._module = _laid_out(module.to(device))
         self._dataset = dataset
         self._device = device
 
-    def train(self, jobs: Sequence[Job]) -> Iterator[tuple[int, Outcome]]:
-        for index, job in enumerate(jobs):
+    def train(self, assignments: Sequence[Assignment]) -> Iterator[tuple[int, Reply]]:
+        for index, assignment in enumerate(assignments):
             with reproducible():
-                outcome = train_client(self._module, self._placed(job))
-            yield index, outcome
+                reply = answer(self._module, self._placed(assignment))
+            yield index, reply
 
     def evaluate(self, models: Sequence[tuple[Tensors, Tensors]]) -> list[Evaluation]:
         starts = chunk_starts(self._dataset)
@@ -50,9 +50,9 @@ class ReferenceEngine:
     def close(self) -> None:
         """Nothing to let go of."""
 
-    def _placed(self, job: Job) -> Job:
-        inputs = _fast_layout(job.inputs.to(self._device))
-        return replace(job, inputs=inputs, labels=job.labels.to(self._device))
+    def _placed(self, assignment: Assignment) -> Assignment:
+        inputs = _fast_layout(assignment.inputs.to(self._device))
+        return replace(assignment, inputs=inputs, labels=assignment.labels.to(self._device))
 
 
 def chunk_starts(dataset: Dataset) -> range:

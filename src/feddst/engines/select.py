@@ -48,7 +48,9 @@ def make_engine(config: EngineConfig, module: nn.Module, dataset: Dataset) -> En
     if device.type == "cuda" or workers == 1:
         return ReferenceEngine(module, dataset, device)
     if not can_travel(module):
-        log.warning("the model cannot be rebuilt in worker processes (is its class in __main__?): using one process")
+        log.warning(
+            "the model or a codec cannot be rebuilt in worker processes (is its class in __main__?): using one process"
+        )
         return ReferenceEngine(module, dataset, device)
     return ProcessEngine(module, dataset, workers)
 

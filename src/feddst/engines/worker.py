@@ -17,19 +17,21 @@ import torch
 from torch import nn
 
 from feddst.data import Dataset
-from feddst.engines.base import Job
+from feddst.engines.base import Assignment
 from feddst.engines.reference import ReferenceEngine
 from feddst.protocol import Tensors
+from feddst.wire import CODECS, ValueCodec, register
 
 _LENGTH = struct.Struct("<Q")
 
 
 @dataclass(frozen=True)
 class Setup:
-    """The first request: what to work with."""
+    """The first request: what to work with. `codecs` are those that this process knows."""
 
     module: nn.Module
     dataset: Dataset
+    codecs: tuple[ValueCodec, ...]
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Chunk:
     start: int
 
 
-Request = Setup | Job | Load | Chunk
+Request = Setup | Assignment | Load | Chunk
 
 
 def send(pipe: IO[bytes], message: Any) -> None:
@@ -73,13 +75,16 @@ class Worker:
     """Answers requests one by one."""
 
     def __init__(self, setup: Setup) -> None:
+        for codec in setup.codecs:
+            if codec.name not in CODECS:
+                register(codec)
         self._engine = ReferenceEngine(setup.module, setup.dataset, torch.device("cpu"))
         self._model: tuple[Tensors, Tensors] = ({}, {})
 
     def answer(self, request: Request) -> Any:
-        if isinstance(request, Job):
-            [(_, outcome)] = self._engine.train([request])
-            return outcome
+        if isinstance(request, Assignment):
+            [(_, reply)] = self._engine.train([request])
+            return reply
         if isinstance(request, Chunk):
             return self._engine.evaluate_chunk(self._model, request.start)
         if isinstance(request, Load):

@@ -113,14 +113,7 @@ def _standing(directory: RunDirectory, config: RunConfig) -> Standing:
     if not directory.exists():
         return "new"
     directory.refuse_other(config)
-    far_enough = _reaches(directory.stored_config(), config)
-    return "finished" if far_enough and directory.finished() is not None else "resumed"
-
-
-def _reaches(stored: RunConfig, wanted: RunConfig) -> bool:
-    """Whether a run that ended as `stored` says has gone as far as `wanted` asks; 0 is without end."""
-    limits = ((stored.rounds, wanted.rounds), (stored.cap_gib, wanted.cap_gib))
-    return all(old == new or old == 0 or (new != 0 and old >= new) for old, new in limits)
+    return "finished" if directory.complete(config) is not None else "resumed"
 
 
 def _play(turn: Turn, model: ModuleSource | None, data: Dataset | Federation | None, watcher: Watcher) -> bool:
@@ -131,6 +124,6 @@ def _play(turn: Turn, model: ModuleSource | None, data: Dataset | Federation | N
 
 
 def _curve(turn: Turn) -> Curve:
-    directory, summary = turn.directory, turn.directory.finished()
+    directory, summary, accounting = turn.directory, turn.directory.finished(), turn.config.accounting
     cap = directory.stored_config().cap_gib if summary is not None and summary.stopped_by == "cap" else 0.0
-    return Curve(turn.entry.label, turn.seed, tuple(directory.rows()), directory.path, cap)
+    return Curve(turn.entry.label, turn.seed, tuple(directory.rows()), directory.path, accounting, cap)

@@ -7,13 +7,13 @@ from typing import Any
 
 from feddst.errors import OptionError
 from feddst.experiment.config import RunConfig, method_named, refuse_ineffective
-from feddst.experiment.metrics import GIB, Row, best_under
+from feddst.experiment.metrics import GIB, Accounting, Row, best_under
 from feddst.options import Option, hint, option, options_of, updated
 from feddst.protocol.keys import LARGEST_SEED
 
 _PER_RUN = ("method", "seed")
-_SHARED = ("data", "engine", "method", "seed")
-"""What an entry may not change: with other data or another seed it would not be compared on equal terms."""
+_SHARED = ("accounting", "data", "engine", "method", "seed")
+"""What an entry may not change: with other data or another way to count it would not be compared on equal terms."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class CompareConfig:
         (0,), "one run of every method for each of these seeds", at_least=0, at_most=LARGEST_SEED
     )
     caps: tuple[float, ...] = option(
-        (), "upload caps in GiB, by the formula, at which the table gives the best accuracy", above=0
+        (), "upload caps in GiB, as `accounting` counts, at which the table gives the best accuracy", above=0
     )
     base: RunConfig = field(default_factory=RunConfig)
 
@@ -71,21 +71,27 @@ class CompareConfig:
 
 @dataclass(frozen=True)
 class Curve:
-    """The rows of one run of a comparison; `cap_gib` is the upload cap that ended it, 0 if none did."""
+    """The rows of one run of a comparison, with its way of counting; `cap_gib` is the cap that ended it, 0 if none."""
 
     label: str
     seed: int
     rows: tuple[Row, ...]
     path: Path
+    accounting: Accounting = "measured"
     cap_gib: float = 0.0
+
+    @property
+    def uploaded(self) -> int:
+        """Bits uploaded in all, as `accounting` counts them."""
+        return self.rows[-1].upload(self.accounting) if self.rows else 0
 
     def best(self, cap_gib: float) -> float | None:
         """The best mean accuracy under an upload cap; None if nothing was evaluated under it."""
-        return best_under(self.rows, cap_gib)
+        return best_under(self.rows, cap_gib, self.accounting)
 
     def ended_before(self, cap_gib: float) -> bool:
         """Whether the run ended under this cap for another reason: what is shown is not all there could be."""
-        return self.cap_gib < cap_gib and (not self.rows or self.rows[-1].upload_bits <= cap_gib * GIB)
+        return self.cap_gib < cap_gib and self.uploaded <= cap_gib * GIB
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,17 @@ from typing import Any, Literal
 from feddst.data import DataConfig
 from feddst.engines import EngineConfig
 from feddst.errors import OptionError
+from feddst.experiment.metrics import Accounting
 from feddst.methods import METHODS, Method, ServerMomentum
 from feddst.models import ModelConfig
 from feddst.options import flatten, hint, one_of, option, updated, validate
 from feddst.protocol import Growth, LocalTraining, Proximal
 from feddst.protocol.keys import LARGEST_SEED
 from feddst.sparsity import Sparsity, Timetable
+from feddst.wire import WireConfig
 
-CHANGEABLE = frozenset({"rounds", "cap_gib", "engine.workers"})
-"""What may differ when a run is resumed: how far it goes, and how many processes work on it."""
+CHANGEABLE = frozenset({"rounds", "cap_gib", "min_clients", "engine.workers"})
+"""What may differ when a run is resumed: how far it goes, what stops it, and how many processes work on it."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +42,17 @@ class RunConfig:
     seed: int = option(0, "every random draw of the run follows from this", at_least=0, at_most=LARGEST_SEED)
     rounds: int = option(200, "stop after this many rounds; 0: only at the upload cap", at_least=0)
     cap_gib: float = option(
-        0.0, "stop before the upload, by the paper's formula, passes this many GiB; 0: no cap", at_least=0
+        0.0, "stop before the upload, as `accounting` counts it, passes this many GiB; 0: no cap", at_least=0
+    )
+    accounting: Accounting = option(
+        "measured",
+        "what caps, tables and plots count as upload: bytes sent, the paper's formula, or the published code's sum",
+    )
+    min_clients: int = option(
+        1, "a round with fewer updates changes nothing, and stops the run if some were refused", at_least=1
     )
     eval_every: int = option(5, "evaluate every this many rounds, and after the last", at_least=1)
     checkpoint_every: int = option(10, "write a checkpoint every this many rounds, and after the last", at_least=1)
-    accounting: Literal["paper", "published"] = option(
-        "paper", "the cost formula: the paper's text, or what the published code adds up"
-    )
     data: DataConfig = DataConfig()
     model: ModelConfig = ModelConfig()
     cohort: CohortConfig = CohortConfig()
@@ -56,6 +62,7 @@ class RunConfig:
     growth: Growth = Growth()
     proximal: Proximal = Proximal()
     server: ServerMomentum = ServerMomentum()
+    wire: WireConfig = WireConfig()
     engine: EngineConfig = EngineConfig()
 
     def check(self) -> None:
@@ -66,6 +73,9 @@ class RunConfig:
             raise OptionError("rounds is 0 and so is cap_gib: the run would never stop; set one of them")
         if self.cohort.sampling == "without-replacement" and self.cohort.size > self.data.clients:
             raise OptionError(f"cohort.size must be at most data.clients ({self.data.clients}), got {self.cohort.size}")
+        if self.min_clients > self.cohort.size:
+            raise OptionError(f"min_clients must be at most cohort.size ({self.cohort.size}), got {self.min_clients}")
+        self.wire.check()
         self.engine.torch_device()
 
 
@@ -95,6 +105,12 @@ def refuse_ineffective(methods: Iterable[str], given: Mapping[str, Any]) -> None
             raise OptionError(f"{name} has no effect on {names}")
         if all(kind.pins.get(name, value) != value for kind in kinds):
             raise OptionError(f"{name} is fixed at {kinds[0].pins[name]} by {names}, got {value}")
+
+
+def reaches(stored: RunConfig, wanted: RunConfig) -> bool:
+    """Whether a run that ended as `stored` says has gone as far as `wanted` asks; 0 is without end."""
+    limits = ((stored.rounds, wanted.rounds), (stored.cap_gib, wanted.cap_gib))
+    return all(old == new or old == 0 or (new != 0 and old >= new) for old, new in limits)
 
 
 def differences(stored: RunConfig, wanted: RunConfig) -> list[str]:

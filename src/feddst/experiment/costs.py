@@ -1,4 +1,4 @@
-"""What a run has cost so far by formula: bits up and down, and training FLOPs.
+"""What a run has cost so far: bytes as they were sent, bits by formula, and training FLOPs.
 
 The paper charges 32(1−S)n bits a client a round each way, and n bits more when a mask travels, where n counts
 weights and biases. The published code charges 32 bits for each active weight and each bias, for a mask (1−S)·w
@@ -7,26 +7,42 @@ took part twice since the last evaluation is charged once.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from feddst.models import training_flops
 from feddst.protocol import Broadcast, ClientWork, Masks, Tensors, Update
 
-Accounting = Literal["paper", "published"]
+Formula = Literal["paper", "published"]
+
+
+@dataclass
+class Traffic:
+    """Bytes sent one way, and how many of them were masks."""
+
+    total: int = 0
+    masks: int = 0
+
+    def add(self, payload: int, mask: int) -> None:
+        """One more payload, with a mask section of so many bytes."""
+        self.total += payload
+        self.masks += mask
 
 
 @dataclass
 class Ledger:
     """Running totals. All whole numbers, so that a resumed run adds up to the same.
 
-    `layers` are the sizes of the prunable layers. `unsettled` holds, for the published way of adding up, what
-    each client has been charged since the last scheduled evaluation.
+    `up` and `down` are what was really sent; the bits follow `formula`. `layers` are the sizes of the prunable
+    layers. `unsettled` holds, for the published way of adding up, what each client has been charged since the last
+    scheduled evaluation.
     """
 
-    accounting: Accounting
+    formula: Formula
     layers: Mapping[str, int]
     multiply_adds: Mapping[str, int]
+    up: Traffic = field(default_factory=Traffic)
+    down: Traffic = field(default_factory=Traffic)
     upload_bits: int = 0
     download_bits: int = 0
     flops_dense: int = 0
@@ -37,9 +53,10 @@ class Ledger:
     def upload_price(self, sent: Broadcast, update: Update) -> int:
         """The bits of one update."""
         masks = sent.masks if update.masks is None else update.masks
+        params = {name: sent.params[name] for name in update.params}
         extras = sum(32 * value.numel() for tensors in update.extra.values() for value in tensors.values())
-        mask = 0 if update.masks is None else self._mask_bits(update.params, masks, down=False)
-        return self._value_bits(update.params, masks) + mask + extras
+        mask = 0 if update.masks is None else self._mask_bits(params, masks, down=False)
+        return self._value_bits(params, masks) + mask + extras
 
     def upload_bound(self, sent: Broadcast, work: ClientWork) -> int:
         """The most bits that a client with these orders can upload."""
@@ -81,16 +98,20 @@ class Ledger:
         """The totals, for a checkpoint."""
         names = ("upload_bits", "download_bits", "flops_dense", "flops_sparse", "mask_travels_down")
         unsettled = {way: list(bits.items()) for way, bits in self.unsettled.items()}
-        return {name: getattr(self, name) for name in names} | {"unsettled": unsettled}
+        sent = {"up": asdict(self.up), "down": asdict(self.down)}
+        return {name: getattr(self, name) for name in names} | {"unsettled": unsettled} | sent
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Continue from totals that `as_dict` gave."""
-        for name, value in saved.items():
-            setattr(self, name, {way: dict(bits) for way, bits in value.items()} if name == "unsettled" else value)
+        totals = dict(saved)
+        self.up, self.down = Traffic(**totals.pop("up")), Traffic(**totals.pop("down"))
+        self.unsettled = {way: dict(bits) for way, bits in totals.pop("unsettled").items()}
+        for name, value in totals.items():
+            setattr(self, name, value)
 
     def _owed(self, way: str, client: int, bits: int) -> int:
         """What a charge adds to the total: all of it, or (published) what exceeds the charge that it overwrites."""
-        if self.accounting == "paper":
+        if self.formula == "paper":
             return bits
         before = self.unsettled[way].get(client, 0)
         self.unsettled[way][client] = bits
@@ -98,13 +119,13 @@ class Ledger:
 
     def _value_bits(self, params: Tensors, masks: Masks) -> int:
         n, prunable, active = self._counts(params, masks)
-        if self.accounting == "published":
+        if self.formula == "published":
             return 32 * (n - prunable + active)
         return round(32 * n * active / prunable) if prunable else 32 * n
 
     def _mask_bits(self, params: Tensors, masks: Masks, *, down: bool) -> int:
         n, prunable, active = self._counts(params, masks)
-        if self.accounting == "paper":
+        if self.formula == "paper":
             return n
         return prunable if down else active
 

@@ -54,10 +54,10 @@ def play(runs: Sequence[Run], engine: Engine, watcher: Watcher) -> bool:
 
 
 def _round(runs: Sequence[Run], engine: Engine, watcher: Watcher) -> None:
-    jobs = [(run, place, job) for run in runs for place, job in enumerate(run.open_round())]
-    for index, outcome in engine.train([job for _, _, job in jobs]):
-        run, place, _ = jobs[index]
-        run.receive(place, outcome)
+    given = [(run, place, assignment) for run in runs for place, assignment in enumerate(run.open_round())]
+    for index, reply in engine.train([assignment for _, _, assignment in given]):
+        run, place, _ = given[index]
+        run.receive(place, reply)
     due = [run for run in runs if run.close_round()]
     results = engine.evaluate([(run.state.params, run.state.buffers) for run in due])
     evaluations = {id(run): result for run, result in zip(due, results, strict=True)}

@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ from feddst.errors import CheckpointError
 MIB, GIB = 8 * 2**20, 8 * 2**30
 """Bits in a MiB and in a GiB."""
 
+Accounting = Literal["measured", "paper", "published"]
+"""What counts as upload: the bytes that were sent, or a formula."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -22,7 +25,9 @@ class Row:
 
     `accuracy` is the mean over all clients of the global model's accuracy on the client's own test set,
     `accuracy_worst` the mean over the worst tenth of them, `accuracy_global` the plain one on all test
-    images. Bits and FLOPs are totals since the first round.
+    images. `clients` is how many updates were averaged, `refused` how many could not be used. Bytes, as they
+    were sent, bits, by formula, and FLOPs are totals since the first round; `…_mask_bytes` are those bytes that
+    were masks.
     """
 
     round: int
@@ -35,6 +40,11 @@ class Row:
     entered: int
     left: int
     clients: int
+    refused: int
+    upload_bytes: int
+    upload_mask_bytes: int
+    download_bytes: int
+    download_mask_bytes: int
     upload_bits: int
     download_bits: int
     flops_dense: int
@@ -45,22 +55,28 @@ class Row:
         """The row as it would be had the round not been evaluated."""
         return replace(self, accuracy=None, accuracy_worst=None, accuracy_global=None, loss=None)
 
-    @property
-    def upload_gib(self) -> float:
-        return self.upload_bits / GIB
+    def upload(self, accounting: Accounting) -> int:
+        """Bits uploaded so far, by this way of counting."""
+        return 8 * self.upload_bytes if accounting == "measured" else self.upload_bits
 
 
 @dataclass(frozen=True)
 class Summary:
-    """A run in a few numbers. Accuracies are means over clients, as fractions; NaN before the first evaluation."""
+    """A run in a few numbers. Accuracies are means over clients, as fractions; NaN before the first evaluation.
+
+    Bytes are as sent; `upload_gib` and `download_gib` follow the formula.
+    """
 
     best: float
     best_round: int
     final: float
     last_ten: float
     rounds: int
+    upload_bytes: int
+    download_bytes: int
     upload_gib: float
     download_gib: float
+    refused: int
     seconds: float
     stopped_by: str
 
@@ -78,9 +94,9 @@ def worst_tenth(accuracies: NDArray[np.float64]) -> float:
     return float(np.sort(accuracies)[: math.ceil(len(accuracies) / 10)].mean())
 
 
-def best_under(rows: Sequence[Row], cap_gib: float) -> float | None:
+def best_under(rows: Sequence[Row], cap_gib: float, accounting: Accounting) -> float | None:
     """The best mean accuracy evaluated before the upload passed the cap; None if there was no evaluation."""
-    seen = [row.accuracy for row in rows if row.accuracy is not None and row.upload_bits <= cap_gib * GIB]
+    seen = [row.accuracy for row in rows if row.accuracy is not None and row.upload(accounting) <= cap_gib * GIB]
     return max(seen, default=None)
 
 
@@ -95,8 +111,11 @@ def summarise(rows: Sequence[Row], stopped_by: str) -> Summary:
         final=scores[-1],
         last_ten=float(np.mean(scores[-10:])),
         rounds=rows[-1].round,
-        upload_gib=rows[-1].upload_gib,
+        upload_bytes=rows[-1].upload_bytes,
+        download_bytes=rows[-1].download_bytes,
+        upload_gib=rows[-1].upload_bits / GIB,
         download_gib=rows[-1].download_bits / GIB,
+        refused=sum(row.refused for row in rows),
         seconds=sum(row.seconds for row in rows),
         stopped_by=stopped_by,
     )

@@ -2,7 +2,7 @@
 
 from feddst.experiment.config import RunConfig
 from feddst.experiment.metrics import GIB, Row
-from feddst.experiment.wording import duration, mib, percent
+from feddst.experiment.wording import WAYS, duration, mib, percent
 
 RECENT = 10
 
@@ -13,6 +13,7 @@ class Pace:
     def __init__(self, config: RunConfig) -> None:
         self._rounds = config.rounds
         self._cap = config.cap_gib * GIB
+        self.accounting = config.accounting
         self._recent: list[float] = []
 
     def add(self, row: Row) -> None:
@@ -26,7 +27,7 @@ class Pace:
 
     def done(self, row: Row) -> float:
         """The share of the run that is over after `row`: of its rounds or its upload, whichever ends it first."""
-        return min(1.0, max(_share(row.round, self._rounds), _share(row.upload_bits, self._cap)))
+        return min(1.0, max(_share(row.round, self._rounds), _share(row.upload(self.accounting), self._cap)))
 
     def seconds_left(self, row: Row) -> float:
         """An estimate from the pace of the last few rounds."""
@@ -41,6 +42,6 @@ def _share(amount: float, limit: float) -> float:
 def progress_line(pace: Pace, row: Row, accuracy: float) -> str:
     """An evaluation in one line."""
     return (
-        f"round {row.round}: accuracy {percent(accuracy)}, upload {mib(row)}, "
+        f"round {row.round}: accuracy {percent(accuracy)}, upload {mib(row, pace.accounting)} {WAYS[pace.accounting]}, "
         f"{pace.seconds_a_round:.1f} s a round, about {duration(pace.seconds_left(row))} left"
     )

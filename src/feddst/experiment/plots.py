@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from feddst.experiment.comparison import Comparison, Curve
 from feddst.experiment.metrics import MIB
 from feddst.experiment.storage import write_atomically
+from feddst.experiment.wording import WAYS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,7 +54,7 @@ def band(curves: list[Curve]) -> Band:
     for curve in curves:
         for row in curve.rows:
             if row.accuracy is not None:
-                found[row.round].append((row.upload_bits / MIB, 100 * row.accuracy))
+                found[row.round].append((row.upload(curve.accounting) / MIB, 100 * row.accuracy))
     points = [np.array(found[r]) for r in sorted(found)]
     mean = np.array([each.mean(axis=0) for each in points]).reshape(-1, 2)
     low, high = np.array([each[:, 1].min() for each in points]), np.array([each[:, 1].max() for each in points])
@@ -79,9 +80,7 @@ def _draw(figure: "Figure", comparison: Comparison) -> None:
 
 
 def _set_up(axes: "Axes", comparison: Comparison) -> None:
-    published = comparison.config.base.accounting == "published"
-    formula = "as the published code adds it up" if published else "by the paper's formula"
-    axes.set_xlabel(f"upload [MiB], {formula}")
+    axes.set_xlabel(f"upload [MiB], {WAYS[comparison.config.base.accounting]}")
     axes.set_ylabel("mean client accuracy [%]")
     axes.margins(y=0.08)
     axes.grid(axis="y", color="#e6e6e6", linewidth=0.8)

@@ -153,6 +153,7 @@ def _shared(table: Table, published: bool) -> dict[str, Any]:
         "readjust.every": table.every,
         "readjust.until": table.until,
         "proximal.mu": 1.0,
+        "accounting": "paper",
         "eval_every": 5,
         "rounds": 0,
     }

@@ -23,7 +23,17 @@ CURVES = "comparison.json"
 TABLE = "comparison.md"
 PICTURE = "accuracy.png"
 _FORMAT = 1
-_COLUMNS = ("round", "accuracy", "accuracy_worst", "accuracy_global", "loss", "upload_bits", "download_bits")
+_COLUMNS = (
+    "round",
+    "accuracy",
+    "accuracy_worst",
+    "accuracy_global",
+    "loss",
+    "upload_bytes",
+    "download_bytes",
+    "upload_bits",
+    "download_bits",
+)
 
 log = logging.getLogger(__name__)
 

@@ -1,28 +1,49 @@
 """One run in progress: its state, its totals, and the round it is in."""
 
+import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import nn
 
 from feddst.data import Federation
-from feddst.engines import Evaluation, Job, Outcome
-from feddst.errors import CheckpointError, OptionError, TrainingError
+from feddst.engines import Assignment, Evaluation, Reply
+from feddst.errors import CheckpointError, OptionError, TrainingError, WireError
 from feddst.experiment.cohort import Participant, participants
 from feddst.experiment.config import RunConfig, make_method
-from feddst.experiment.costs import Ledger
+from feddst.experiment.costs import Formula, Ledger
 from feddst.experiment.metrics import GIB, Row, Summary, client_accuracies, summarise, worst_tenth
 from feddst.experiment.storage import Checkpoint, RunDirectory, identity_of
+from feddst.experiment.wording import counted
 from feddst.models import check_fit, initial_model, multiply_adds
-from feddst.protocol import Broadcast, ClientState, Masks, SparseSum, count_active
+from feddst.protocol import ClientState, ClientWork, Masks, SparseSum, Update, count_active
+from feddst.wire import (
+    LARGEST_WEIGHT,
+    Asked,
+    Downlink,
+    MaskHistory,
+    Reference,
+    check_size,
+    decode_update,
+    largest_update,
+    mask_bytes,
+    model_layout,
+)
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Arrival:
-    """What is kept of one job's outcome until the round ends: all but the update, which is in the sum."""
+    """What is kept of one reply until the round ends: all but the update, which is in the sum.
+
+    `bits` by formula and `weight` are 0 if the update was refused.
+    """
 
     client: int
+    bytes: int
+    mask_bytes: int
     bits: int
     weight: int
     loss: float
@@ -31,13 +52,19 @@ class Arrival:
 
 @dataclass
 class OpenRound:
-    """A round between its broadcast and its end; `arrivals` by the job's place in the round."""
+    """A round between its broadcast and its end; `arrivals` by their place in the round."""
 
-    broadcast: Broadcast
-    jobs: list[Job]
+    number: int
+    downlink: Downlink
+    assignments: list[Assignment]
     total: SparseSum
-    arrivals: dict[int, Arrival]
     began: float
+    arrivals: dict[int, Arrival] = field(default_factory=dict)
+    refusals: list[str] = field(default_factory=list)
+
+    def in_order(self) -> list[Arrival]:
+        """What has arrived, in the order of places."""
+        return [arrival for _, arrival in sorted(self.arrivals.items())]
 
 
 class Run:
@@ -61,8 +88,11 @@ class Run:
         self._prunable = {layer.name: layer.size for layer in model.layers}
         example = federation.dataset.inputs(federation.dataset.test_images[:1])
         check_fit(module, example, federation.dataset.num_classes)
-        self._ledger = Ledger(config.accounting, self._prunable, multiply_adds(module, example))
+        check_size(model_layout(model.params, model.buffers))
+        formula: Formula = "published" if config.accounting == "published" else "paper"
+        self._ledger = Ledger(formula, self._prunable, multiply_adds(module, example))
         self._identity = identity_of(model, federation) if directory is not None else ""
+        self._history = MaskHistory(config.wire.remember)
         self._open: OpenRound | None = None
         self._moved = (0, 0)
         self.stopped_by = self._why_stop()
@@ -85,6 +115,7 @@ class Run:
             self.state = saved.state
             self.clients = dict(saved.clients)
             self._ledger.restore(saved.ledger)
+            self._history.restore(saved.bitmaps, saved.holders)
         done = self.state.round - 1
         self.rows = self.directory.rows(done)
         if [row.round for row in self.rows] != list(range(self._first_round, done + 1)):
@@ -95,41 +126,58 @@ class Run:
             self.rows[-1] = self.rows[-1].unevaluated()
         self.directory.rewrite(self.rows)
 
-    def open_round(self) -> list[Job]:
-        """Broadcast, and the jobs of the round's clients."""
+    def open_round(self) -> list[Assignment]:
+        """Broadcast, and the assignments of the round's clients."""
         began = time.perf_counter()
         sent = self.method.broadcast(self.state)
-        jobs: list[Job] = []
+        try:
+            downlink = Downlink(sent, self.config.wire, self._history, self.state.seed)
+        except WireError as error:
+            raise TrainingError(f"the model cannot be sent in round {self.state.round}: {error}") from None
+        assignments: list[Assignment] = []
         for who in self._participants():
+            parcel = downlink.parcel_for(who.client)
+            self._ledger.down.add(len(parcel.payload), mask_bytes(parcel.payload))
             self._ledger.book_download(who.client, sent)
             if who.work is not None:
                 inputs, labels = self.federation.client_data(who.client)
                 kept = self.clients.get(who.client, ClientState())
-                jobs.append(Job(who.client, self.state.seed, sent, who.work, inputs, labels, kept))
-        self._open = OpenRound(sent, jobs, SparseSum(sent.masks), {}, began)
-        return jobs
+                assignments.append(
+                    Assignment(who.client, self.state.seed, parcel, who.work, inputs, labels, kept, self.config.wire)
+                )
+        total = SparseSum(downlink.reference.broadcast.masks)
+        self._open = OpenRound(self.state.round, downlink, assignments, total, began)
+        return assignments
 
-    def receive(self, place: int, outcome: Outcome) -> None:
-        """Take in one job's outcome, in whatever order outcomes come."""
+    def receive(self, place: int, reply: Reply) -> None:
+        """Take in one client's reply, in whatever order replies come."""
         assert self._open is not None
-        update, job, sent = outcome.update, self._open.jobs[place], self._open.broadcast
+        given = self._open.assignments[place]
+        sent = self._open.downlink.reference.broadcast
+        self._ledger.charge_training(given.work, sent.masks, len(given.labels))
         try:
-            self._open.total.add(update)
-        except TrainingError as error:
-            raise TrainingError(f"client {update.client} diverged in round {self.state.round}: {error}") from None
-        bits = self._ledger.upload_price(sent, update)
-        self._open.arrivals[place] = Arrival(update.client, bits, update.weight, outcome.loss, outcome.state)
-        self._ledger.charge_training(job.work, sent.masks, len(job.labels))
+            update = self._read(reply.payload, given)
+        except WireError as error:
+            log.warning("round %d: the update of client %d was refused: %s", sent.round, given.client, error)
+            self._open.refusals.append(f"client {given.client}'s because {error}")
+            self._history.forget(given.client)
+            arrival = Arrival(given.client, len(reply.payload), 0, 0, 0, reply.loss, reply.state)
+        else:
+            bits, masks = self._ledger.upload_price(sent, update), mask_bytes(reply.payload)
+            arrival = Arrival(given.client, len(reply.payload), masks, bits, update.weight, reply.loss, reply.state)
+        self._open.arrivals[place] = arrival
 
     def close_round(self) -> bool:
-        """Book what came, in the order of jobs, and aggregate. Returns whether the new model is to be evaluated."""
+        """Book what came, in the order of places, and aggregate. Returns whether the new model is to be evaluated."""
         assert self._open is not None
-        for _, arrival in sorted(self._open.arrivals.items()):
-            self._ledger.book_upload(arrival.client, arrival.bits)
+        for arrival in self._open.in_order():
+            self._ledger.up.add(arrival.bytes, arrival.mask_bytes)
+            if arrival.weight:
+                self._ledger.book_upload(arrival.client, arrival.bits)
             if arrival.state.tensors:
                 self.clients[arrival.client] = arrival.state
         before, total = self.state, self._open.total
-        self.state = self.method.aggregate(before, total) if total.updates else before.next()
+        self.state = self.method.aggregate(before, total) if self._enough(self._open) else before.next()
         self._moved = _movement(before.masks, self.state.masks)
         self._ledger.close_round(
             mask_moved=any(self._moved) or before.masks.keys() != self.state.masks.keys(),
@@ -155,7 +203,8 @@ class Run:
     def save(self) -> None:
         """Write a checkpoint of the state between rounds."""
         if self.directory is not None:
-            checkpoint = Checkpoint(self.state, self.clients, self._ledger.as_dict())
+            bitmaps, holders = self._history.as_parts()
+            checkpoint = Checkpoint(self.state, self.clients, self._ledger.as_dict(), bitmaps, holders)
             self.directory.save(checkpoint, self._identity)
 
     def summary(self) -> Summary:
@@ -168,18 +217,52 @@ class Run:
     def _participants(self) -> list[Participant]:
         return participants(self.method, self.state, self.config.cohort, self.federation.num_clients)
 
+    def _read(self, payload: bytes, given: Assignment) -> Update:
+        """The update in a payload, added to the round's sum."""
+        assert self._open is not None
+        downlink = self._open.downlink
+        most = given.work.local.weight(len(given.labels))
+        asked = Asked(downlink.reference, given.work, given.client, most, self.config.wire)
+        update = decode_update(payload, asked)
+        try:
+            self._open.total.add(downlink.unrounded(update))
+        except TrainingError as error:
+            raise TrainingError(f"client {given.client} diverged in round {self.state.round}: {error}") from None
+        return update
+
+    def _enough(self, ended: OpenRound) -> bool:
+        """Whether there are updates enough to average. Raises if there would be, had none been refused."""
+        updates, least = ended.total.updates, self.config.min_clients
+        if updates >= least:
+            return True
+        found = f"round {ended.number} has {counted(updates, 'update')}, fewer than min_clients ({least})"
+        if ended.refusals and updates + len(ended.refusals) >= least:
+            raise TrainingError(f"{found}; refused: {'; '.join(ended.refusals)}")
+        log.warning("%s: the model stays as it is", found)
+        return False
+
     def _next_upload(self) -> int:
-        """The most bits that the round about to begin can upload."""
-        sent = self.method.broadcast(self.state)
-        asked = [who.work for who in self._participants() if who.work is not None]
-        return sum(self._ledger.upload_bound(sent, work) for work in asked)
+        """The most bits that the round about to begin can upload, as `accounting` counts them."""
+        reference = Reference(self.method.broadcast(self.state))
+        return sum(
+            self._upload_bound(reference, who.client, who.work) for who in self._participants() if who.work is not None
+        )
+
+    def _upload_bound(self, reference: Reference, client: int, work: ClientWork) -> int:
+        if self.config.accounting == "measured":
+            return 8 * largest_update(Asked(reference, work, client, LARGEST_WEIGHT), self.config.wire)
+        return self._ledger.upload_bound(reference.broadcast, work)
+
+    def _uploaded(self) -> int:
+        """Bits uploaded so far, as `accounting` counts them."""
+        return 8 * self._ledger.up.total if self.config.accounting == "measured" else self._ledger.upload_bits
 
     def _why_stop(self) -> str:
         """Why no other round is played, if that is so: the rounds are done, or one more might pass the cap."""
         if self.config.rounds and self.state.round > self.config.rounds:
             return "rounds"
         cap = self.config.cap_gib * GIB
-        return "cap" if cap and self._ledger.upload_bits + self._next_upload() > cap else ""
+        return "cap" if cap and self._uploaded() + self._next_upload() > cap else ""
 
     def _row(self, evaluation: Evaluation | None, ended: OpenRound) -> Row:
         accuracy = worst = overall = None
@@ -189,16 +272,21 @@ class Run:
             accuracy, worst, overall = float(each.mean()), worst_tenth(each), float(correct.mean())
         active, size = count_active(self.state.masks), sum(self._prunable.values())
         return Row(
-            round=ended.broadcast.round,
+            round=ended.number,
             accuracy=accuracy,
             accuracy_worst=worst,
             accuracy_global=overall,
             loss=None if evaluation is None else evaluation.loss,
-            train_loss=_mean_loss([arrival for _, arrival in sorted(ended.arrivals.items())]),
+            train_loss=_mean_loss(ended.in_order()),
             density=sum(active.get(name, n) for name, n in self._prunable.items()) / size if size else 1.0,
             entered=self._moved[0],
             left=self._moved[1],
-            clients=len(ended.arrivals),
+            clients=ended.total.updates,
+            refused=len(ended.refusals),
+            upload_bytes=self._ledger.up.total,
+            upload_mask_bytes=self._ledger.up.masks,
+            download_bytes=self._ledger.down.total,
+            download_mask_bytes=self._ledger.down.masks,
             upload_bits=self._ledger.upload_bits,
             download_bits=self._ledger.download_bits,
             flops_dense=self._ledger.flops_dense,

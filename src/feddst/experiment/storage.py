@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,23 +19,29 @@ from torch import Tensor
 from feddst.data import Federation
 from feddst.errors import CheckpointError
 from feddst.experiment import toml
-from feddst.experiment.config import RunConfig, differences
+from feddst.experiment.config import RunConfig, differences, reaches
 from feddst.experiment.metrics import Row, Summary, read_rows, write_row
 from feddst.options import updated
 from feddst.protocol import ClientState, InitialModel, ServerState
 
-_FORMAT = 1
+_FORMAT = 2
 _PARTIAL = ".partial"
 _GROUPS = ("params", "buffers", "masks", "extra")
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """All that a run needs to go on, after the round before `state.round`."""
+    """All that a run needs to go on, after the round before `state.round`.
+
+    `bitmaps` are the masks that the server remembers, by name, the oldest first; `holders` says which of them each
+    client holds.
+    """
 
     state: ServerState
     clients: Mapping[int, ClientState]
     ledger: Mapping[str, Any]
+    bitmaps: Mapping[int, bytes] = field(default_factory=dict)
+    holders: Mapping[int, int] = field(default_factory=dict)
 
 
 class RunDirectory:
@@ -94,6 +100,8 @@ class RunDirectory:
             tensors |= {f"{group}/{name}": value for name, value in getattr(state, group).items()}
         for client, kept in checkpoint.clients.items():
             tensors |= {f"client {client}/{name}": value for name, value in kept.tensors.items()}
+        for name, bitmap in checkpoint.bitmaps.items():
+            tensors[f"bitmap/{name}"] = torch.frombuffer(bytearray(bitmap), dtype=torch.uint8)
         about = {
             "format": _FORMAT,
             "identity": identity,
@@ -101,6 +109,8 @@ class RunDirectory:
             "seed": state.seed,
             "budgets": dict(state.budgets),
             "ledger": dict(checkpoint.ledger),
+            "bitmaps": list(checkpoint.bitmaps),
+            "holders": list(checkpoint.holders.items()),
         }
         packed = save(_separate(tensors), {"feddst": json.dumps(about)})
         write_atomically(self.checkpoint, packed)
@@ -114,7 +124,7 @@ class RunDirectory:
             raise CheckpointError(
                 f"{self.checkpoint} was written with another model or other data; what began in Python goes on there"
             )
-        groups: dict[str, dict[str, Tensor]] = {group: {} for group in _GROUPS}
+        groups: dict[str, dict[str, Tensor]] = {group: {} for group in (*_GROUPS, "bitmap")}
         clients: dict[int, dict[str, Tensor]] = {}
         for key, value in tensors.items():
             group, _, name = key.partition("/")
@@ -122,8 +132,15 @@ class RunDirectory:
                 clients.setdefault(int(group.removeprefix("client ")), {})[name] = value
             else:
                 groups[group][name] = value
+        stored = groups.pop("bitmap")
         state = ServerState(round=about["round"], seed=about["seed"], budgets=about["budgets"], **groups)
-        return Checkpoint(state, {c: ClientState(kept) for c, kept in clients.items()}, about["ledger"])
+        return Checkpoint(
+            state,
+            {client: ClientState(kept) for client, kept in clients.items()},
+            about["ledger"],
+            {name: stored[str(name)].numpy().tobytes() for name in about["bitmaps"]},
+            dict(about["holders"]),
+        )
 
     def _write_config(self, config: RunConfig) -> None:
         write_atomically(self.config, toml.dump(config, "feddst run").encode())
@@ -150,6 +167,10 @@ class RunDirectory:
         """Write the summary: the run is complete."""
         write_atomically(self.summary, (json.dumps(summary.as_dict(), indent=2) + "\n").encode())
 
+    def complete(self, wanted: RunConfig) -> Summary | None:
+        """The summary of a run that has gone as far as `wanted` asks, else None."""
+        return self.finished() if reaches(self.stored_config(), wanted) else None
+
     def finished(self) -> Summary | None:
         """The summary of a complete run, else None."""
         if not self.summary.is_file():
@@ -157,7 +178,8 @@ class RunDirectory:
         try:
             return Summary(**json.loads(self.summary.read_text()))
         except (ValueError, TypeError):
-            raise CheckpointError(f"{self.summary} is damaged; delete it to resume the run") from None
+            reason = "is damaged, or of another version; delete it to resume the run"
+            raise CheckpointError(f"{self.summary} {reason}") from None
 
 
 def occupied(path: Path) -> bool:

@@ -4,7 +4,8 @@ import statistics
 from dataclasses import dataclass
 
 from feddst.experiment.comparison import Comparison
-from feddst.experiment.metrics import GIB
+from feddst.experiment.metrics import GIB, MIB
+from feddst.experiment.wording import WAYS
 
 SHORT, PARTIAL = "*", "†"
 
@@ -43,7 +44,7 @@ def columns(comparison: Comparison) -> tuple[float, ...]:
     """The caps of the table, rising; without any, the largest upload of all runs stands for no cap."""
     if comparison.config.caps:
         return tuple(sorted(set(comparison.config.caps)))
-    return (max((curve.rows[-1].upload_bits / GIB for curve in comparison.curves if curve.rows), default=0.0),)
+    return (max((curve.uploaded / GIB for curve in comparison.curves), default=0.0),)
 
 
 def cell(comparison: Comparison, label: str, cap_gib: float) -> Cell:
@@ -56,24 +57,34 @@ def cell(comparison: Comparison, label: str, cap_gib: float) -> Cell:
 
 
 def table(comparison: Comparison) -> list[list[str]]:
-    """The table as text, a heading first: an entry a row, a cap a column."""
+    """The table as text, a heading first: an entry a row, a cap a column, then what was sent in all."""
     caps = columns(comparison)
     heading = [f"{cap:g} GiB" for cap in caps] if comparison.config.caps else ["whole run"]
-    rows = [[label, *(str(cell(comparison, label, cap)) for cap in caps)] for label in comparison.config.methods]
-    return [["method", *heading], *rows]
+    rows = [
+        [label, *(str(cell(comparison, label, cap)) for cap in caps), *traffic(comparison, label)]
+        for label in comparison.config.methods
+    ]
+    return [["method", *heading, "MiB up", "MiB down"], *rows]
+
+
+def traffic(comparison: Comparison, label: str) -> list[str]:
+    """What an entry's runs sent up and down in all, measured, as a mean over seeds."""
+    ends = [curve.rows[-1] for curve in comparison.of(label) if curve.rows]
+    return [_mean_mib([row.upload_bytes for row in ends]), _mean_mib([row.download_bytes for row in ends])]
 
 
 def caption(comparison: Comparison) -> str:
     """What the numbers of the table are."""
     several = len(comparison.config.seeds) > 1
     over = f", mean ± standard deviation over {len(comparison.config.seeds)} seeds" if several else ", one seed"
-    under = " under caps on the upload by the formula" if comparison.config.caps else ""
-    return f"Best mean client accuracy [%]{under}{over}."
+    way = WAYS[comparison.config.base.accounting]
+    under = f" under caps on the upload, {way}" if comparison.config.caps else ""
+    return f"Best mean client accuracy [%]{under}{over}; bytes sent in whole runs, measured."
 
 
 def notes(comparison: Comparison) -> list[str]:
     """What the marks in the table mean, for those that occur."""
-    text = "".join(word for row in table(comparison)[1:] for word in row[1:])
+    text = "".join(word for row in table(comparison)[1:] for word in row[1:-2])
     meanings = {
         SHORT: "ended before the cap for another reason: more rounds would have been allowed",
         PARTIAL: "not all seeds have an evaluation under this cap",
@@ -97,7 +108,8 @@ def headline(comparison: Comparison) -> str:
     """One sentence on the table's last column: the last entry against the others."""
     cap = columns(comparison)[-1]
     *others, last = comparison.config.methods
-    where = f"At {cap:g} GiB of upload" if comparison.config.caps else "Over the whole runs"
+    way = WAYS[comparison.config.base.accounting]
+    where = f"At {cap:g} GiB of upload, {way}," if comparison.config.caps else "Over the whole runs"
     main = cell(comparison, last, cap)
     if not main.values:
         return f"{where} {last} has not been evaluated yet."
@@ -105,6 +117,10 @@ def headline(comparison: Comparison) -> str:
     seeds = len(main.values)
     over = "one seed" if seeds == 1 else f"means over {seeds} seeds"
     return f"{where} {last} reaches {main.mean:.1f} % mean client accuracy{against and ', ' + against} ({over})."
+
+
+def _mean_mib(totals: list[int]) -> str:
+    return f"{8 * statistics.mean(totals) / MIB:,.1f}" if totals else "–"
 
 
 def _against(main: Cell, label: str, other: Cell) -> str:

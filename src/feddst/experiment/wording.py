@@ -1,6 +1,15 @@
 """Numbers as a person would say them."""
 
-from feddst.experiment.metrics import MIB, Row
+from collections.abc import Mapping
+
+from feddst.experiment.metrics import MIB, Accounting, Row
+
+WAYS: Mapping[Accounting, str] = {
+    "measured": "measured",
+    "paper": "by the paper's formula",
+    "published": "as the published code adds it up",
+}
+"""How an upload was counted, in words."""
 
 
 def percent(share: float, decimals: int = 1) -> str:
@@ -8,9 +17,9 @@ def percent(share: float, decimals: int = 1) -> str:
     return f"{100 * share:.{decimals}f} %"
 
 
-def mib(row: Row) -> str:
-    """The upload so far."""
-    return f"{row.upload_bits / MIB:,.1f} MiB"
+def mib(row: Row, accounting: Accounting) -> str:
+    """The upload so far, by this way of counting."""
+    return f"{row.upload(accounting) / MIB:,.1f} MiB"
 
 
 def counted(number: int, thing: str) -> str:

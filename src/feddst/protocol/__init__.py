@@ -5,7 +5,7 @@ from feddst.protocol.keys import generator
 from feddst.protocol.minibatches import minibatches
 from feddst.protocol.model import InitialModel, Layer
 from feddst.protocol.state import Broadcast, ServerState
-from feddst.protocol.tensors import Masks, Tensors, count_active, masked
+from feddst.protocol.tensors import Masks, Positions, Tensors, count_active, masked, packed, positions_of, unpacked
 from feddst.protocol.update import ClientState, Update
 from feddst.protocol.work import ClientWork, Growth, LocalTraining, Proximal, Readjustment
 
@@ -18,6 +18,7 @@ __all__ = [
     "Layer",
     "LocalTraining",
     "Masks",
+    "Positions",
     "Proximal",
     "Readjustment",
     "ServerState",
@@ -28,4 +29,7 @@ __all__ = [
     "generator",
     "masked",
     "minibatches",
+    "packed",
+    "positions_of",
+    "unpacked",
 ]

@@ -8,37 +8,45 @@ Each n·θ is split into a coarse part in units of 2⁻²⁰ and a fine part in 
 float32 weight above 7e-12 in magnitude enters exactly, and smaller ones with an error below 2⁻⁶¹.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from feddst.errors import TrainingError
-from feddst.protocol.tensors import Masks, Tensors
+from feddst.protocol.tensors import Masks, Tensors, positions_of
 from feddst.protocol.update import Update
 
 _COARSE = 2.0**20
 _FINE = 2.0**60
-_ROOM = 2**42
+ROOM = 2**42
 """Bound on Σ max|n·θ|: coarse sums stay below 2⁶², and the fine ones below it for 2²² updates."""
 
 
 class ExactSum:
     """A sum of float tensors of one shape, exact in fixed point."""
 
-    def __init__(self, like: Tensor) -> None:
-        self._coarse = torch.zeros(like.shape, dtype=torch.int64, device=like.device)
+    def __init__(self, shape: Sequence[int], device: torch.device) -> None:
+        self._coarse = torch.zeros(tuple(shape), dtype=torch.int64, device=device)
         self._fine = torch.zeros_like(self._coarse)
         self._bound = 0
 
-    def add(self, terms: Tensor) -> None:
-        """Add float64 `terms`."""
+    def add(self, terms: Tensor, at: Tensor | None = None) -> None:
+        """Add float64 `terms`, of the sum's shape or [len(at)] at the flat indices `at`, each named once."""
         largest = float(terms.abs().max()) if terms.numel() else 0.0
-        if not largest < _ROOM:
+        if not largest < ROOM:
             raise TrainingError(f"an update holds {largest:g}, too large to average (or not a number)")
         coarse = torch.round(terms * _COARSE)
         fine = torch.round((terms - coarse / _COARSE) * _FINE)
         self._grow(int(largest) + 1)
-        self._coarse += coarse.to(torch.int64)
-        self._fine += fine.to(torch.int64)
+        add_at(self._coarse, coarse.to(torch.int64), at)
+        add_at(self._fine, fine.to(torch.int64), at)
+
+    def copy(self) -> "ExactSum":
+        """The same sum again."""
+        same = ExactSum(self._coarse.shape, self._coarse.device)
+        same.merge(self)
+        return same
 
     def merge(self, other: "ExactSum") -> None:
         """Add another sum."""
@@ -52,8 +60,16 @@ class ExactSum:
 
     def _grow(self, by: int) -> None:
         self._bound += by
-        if self._bound >= _ROOM:
+        if self._bound >= ROOM:
             raise TrainingError("the weights of this round's updates are too large to average")
+
+
+def add_at(total: Tensor, terms: Tensor, at: Tensor | None) -> None:
+    """Add to a whole tensor, or at the flat indices `at`."""
+    if at is None:
+        total += terms
+    else:
+        total.view(-1).index_add_(0, at, terms)
 
 
 class SparseSum:
@@ -61,6 +77,7 @@ class SparseSum:
 
     def __init__(self, masks: Masks) -> None:
         self._masks = masks
+        self._positions = positions_of(masks)
         self._sums: dict[str, ExactSum] = {}
         self._dtypes: dict[str, torch.dtype] = {}
         self._holders: dict[str, Tensor] = {}
@@ -71,13 +88,18 @@ class SparseSum:
     def add(self, update: Update) -> None:
         """Add one client's update."""
         masks = self._masks if update.masks is None else update.masks
+        positions = self._positions if update.masks is None else positions_of(masks)
         self.weight += update.weight
         self.updates += 1
         groups: dict[str, Tensors] = {"params": update.params, "buffers": update.buffers, **update.extra}
         for group, tensors in groups.items():
             for name, value in tensors.items():
-                mask = masks.get(name) if group == "params" else None
-                self._add_tensor(group, name, value, mask, update.weight)
+                at = positions.get(name) if group == "params" else None
+                shape = value.shape if at is None else masks[name].shape
+                self._add_tensor(f"{group}/{name}", value, at, shape, update.weight)
+                mine = self._names.setdefault(group, [])
+                if name not in mine:
+                    mine.append(name)
 
     def merge(self, other: "SparseSum") -> None:
         """Add the sums of another part of the round's updates."""
@@ -91,8 +113,7 @@ class SparseSum:
                 self._sums[key].merge(total)
                 self._holders[key] = self._holders[key] + other._holders[key]
             else:
-                self._sums[key] = ExactSum(total._coarse)
-                self._sums[key].merge(total)
+                self._sums[key] = total.copy()
                 self._holders[key] = other._holders[key].clone()
                 self._dtypes[key] = other._dtypes[key]
 
@@ -111,17 +132,13 @@ class SparseSum:
             if self._holders[f"params/{name}"].dim() > 0
         }
 
-    def _add_tensor(self, group: str, name: str, value: Tensor, mask: Tensor | None, weight: int) -> None:
-        key = f"{group}/{name}"
+    def _add_tensor(self, key: str, value: Tensor, at: Tensor | None, shape: torch.Size, weight: int) -> None:
         if key not in self._sums:
-            self._sums[key] = ExactSum(value)
+            self._sums[key] = ExactSum(shape, value.device)
             self._dtypes[key] = value.dtype
-            zero = torch.zeros((), dtype=torch.int64, device=value.device)
-            self._holders[key] = zero if mask is None else torch.zeros_like(mask, dtype=torch.int64)
-            self._names.setdefault(group, []).append(name)
-        terms = value.double() * weight
-        self._sums[key].add(terms if mask is None else terms * mask)
-        self._holders[key] = self._holders[key] + (weight if mask is None else weight * mask.to(torch.int64))
+            self._holders[key] = torch.zeros(() if at is None else shape, dtype=torch.int64, device=value.device)
+        self._sums[key].add(value.double() * weight, at)
+        add_at(self._holders[key], torch.full(() if at is None else value.shape, weight, device=value.device), at)
 
     def _mean(self, group: str, name: str, otherwise: Tensors | None) -> Tensor:
         key = f"{group}/{name}"

@@ -10,8 +10,10 @@ from feddst.protocol.tensors import Masks, Tensors
 class Update:
     """One client's answer to one round.
 
-    `masks` is None when the client still has the mask it was sent. `weight` is its n_c in the average.
-    `extra` holds the named tensors that the work asked for, such as `gradient`.
+    `params` holds what the client holds: of a masked layer only the weights its mask keeps, in the order of
+    their flat index, [active]; every other tensor whole. `masks` is None when the client still has the mask it
+    was sent. `weight` is its n_c in the average. `extra` holds the named tensors that the work asked for, such as
+    `gradient`, whole.
     """
 
     client: int

@@ -23,6 +23,10 @@ class LocalTraining:
         "images", "a client's weight n_c in the average: its images, or (published code) its minibatches"
     )
 
+    def weight(self, images: int) -> int:
+        """n_c of a client that trains on so many images."""
+        return images if self.weigh_by == "images" else -(-images // self.batch)
+
 
 @dataclass(frozen=True)
 class Proximal:

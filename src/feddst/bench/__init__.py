@@ -1,0 +1,1 @@
+"""What things cost on this machine: sizes and speeds, measured."""

@@ -1,0 +1,34 @@
+"""A sparse model as bytes, and back: the format is in docs/wire.md."""
+
+from feddst.wire.broadcast import Downlink, Parcel, decode_broadcast
+from feddst.wire.codecs import CODECS, register
+from feddst.wire.config import WireConfig
+from feddst.wire.history import MaskHistory
+from feddst.wire.layout import Field, Layout, model_layout, update_layout
+from feddst.wire.payload import check_size, mask_bytes
+from feddst.wire.reference import Reference
+from feddst.wire.update import LARGEST_WEIGHT, Asked, decode_update, encode_update, largest_update
+from feddst.wire.values import ValueCodec
+
+__all__ = [
+    "CODECS",
+    "LARGEST_WEIGHT",
+    "Asked",
+    "Downlink",
+    "Field",
+    "Layout",
+    "MaskHistory",
+    "Parcel",
+    "Reference",
+    "ValueCodec",
+    "WireConfig",
+    "check_size",
+    "decode_broadcast",
+    "decode_update",
+    "encode_update",
+    "largest_update",
+    "mask_bytes",
+    "model_layout",
+    "register",
+    "update_layout",
+]

@@ -1,0 +1,37 @@
+"""Every value codec by name and by its code in the header."""
+
+from feddst.errors import OptionError, WireError
+from feddst.options import hint, one_of
+from feddst.wire.quantise import Quantised2, Quantised4, Quantised8
+from feddst.wire.values import BFloat16, Float16, Float32, ValueCodec
+
+CODECS: dict[str, ValueCodec] = {}
+
+
+def register(codec: ValueCodec) -> None:
+    """Make a codec known under its name and code, on both ends."""
+    for other in CODECS.values():
+        if codec.name == other.name or codec.code == other.code:
+            raise ValueError(f"a value codec named {other.name} with code {other.code} is registered already")
+    if not 0 <= codec.code <= 255:
+        raise ValueError(f"the code of a value codec must be in [0, 255], got {codec.code}")
+    CODECS[codec.name] = codec
+
+
+def codec_named(name: str, option: str) -> ValueCodec:
+    """The codec that an option names."""
+    if name not in CODECS:
+        raise OptionError(f"{option} must be {one_of(CODECS)}, got {name!r}{hint(name, CODECS)}")
+    return CODECS[name]
+
+
+def codec_coded(code: int) -> ValueCodec:
+    """The codec that a header names."""
+    for codec in CODECS.values():
+        if codec.code == code:
+            return codec
+    raise WireError(f"the header names value codec {code}, which is not known here")
+
+
+for _codec in (Float32(), BFloat16(), Float16(), Quantised8(), Quantised4(), Quantised2()):
+    register(_codec)

@@ -1,0 +1,199 @@
+"""Updates: from a client's tensors to bytes, and from a stranger's bytes to a checked update."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from feddst.errors import WireError
+from feddst.protocol import ClientWork, Masks, Readjustment, Update, count_active, positions_of
+from feddst.protocol.accumulator import ROOM
+from feddst.wire.bits import most_bits_needed
+from feddst.wire.codecs import codec_coded, codec_named
+from feddst.wire.config import WireConfig
+from feddst.wire.header import Header, Kind
+from feddst.wire.history import NO_MASK
+from feddst.wire.layout import Layout
+from feddst.wire.masks import COUNT_BITS, MaskCode, decode_masks, encode_masks, most_mask_bytes
+from feddst.wire.payload import (
+    Sections,
+    counts_of,
+    join,
+    largest_size,
+    read_raw,
+    read_values,
+    refuse_large,
+    split,
+    write_raw,
+    write_values,
+)
+from feddst.wire.reference import Reference, check_reference
+
+LARGEST_WEIGHT = 2**32 - 1
+LARGEST_TERM = ROOM / 128
+"""Bound on n_c·|θ| in one update: the sums have room for 128 of that size."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a client was sent and told, which its answer is checked against.
+
+    `largest_weight` bounds the n_c that it may claim. `wire` is how it was told to answer; None if any way will do.
+    """
+
+    reference: Reference
+    work: ClientWork
+    client: int
+    largest_weight: int
+    wire: WireConfig | None = None
+
+    @property
+    def layout(self) -> Layout:
+        return self.reference.answer_layout(self.work)
+
+    def check_masks(self, masks: Masks) -> None:
+        """Raise unless the masks of layers that were not to be readjusted are those that were sent."""
+        budgets = {} if self.work.readjust is None else self.work.readjust.budgets
+        for layer, mask in masks.items():
+            if layer not in budgets and not torch.equal(mask, self.reference.broadcast.masks[layer]):
+                raise WireError(f"{layer} comes with a mask of its own, which nobody asked for")
+
+    def check_count(self, layer: str, count: int) -> None:
+        """Raise unless the mask that a client sends may keep so many weights of a layer."""
+        active, orders = self.reference.active.get(layer), self.work.readjust
+        if active is None:
+            raise WireError(f"{layer} comes with a mask, but is dense")
+        if orders is None:
+            raise WireError(f"{layer} comes with a mask of its own, which nobody asked for")
+        most = orders.budgets.get(layer, active)
+        survivors = min(active, most - orders.drop.get(layer, 0))
+        least = most if orders.growth.grow_from == "inactive" else survivors
+        if not least <= count <= most:
+            raise WireError(f"the mask of {layer} keeps {count} weights, its budget is {most}")
+
+
+def encode_update(
+    update: Update, reference: Reference, work: ClientWork, wire: WireConfig, draws: np.random.Generator
+) -> bytes:
+    """The payload that carries an update back to where the broadcast came from."""
+    layout, codec = reference.answer_layout(work), codec_named(wire.values, "wire.values")
+    code, mask = MaskCode.SAME, b""
+    if update.masks is not None and any(field.name in update.masks for field in layout.params):
+        code, mask = encode_masks(update.masks, layout, wire.mask, reference.broadcast.masks)
+    changes = _relative(update, reference) if codec.relative else update.params
+    groups = {"params": changes, **update.extra}
+    tensors = [groups[field.group][field.name].reshape(-1) for field in layout.coded]
+    packing, values = write_values(codec, tensors, draws, deflate=wire.packing == "deflate")
+    header = Header(
+        kind=Kind.UPDATE,
+        mask=code,
+        values=codec.code,
+        packing=packing,
+        round=update.round,
+        weight=update.weight,
+        reference=reference.mask_name if code in (MaskCode.SAME, MaskCode.DIFFERENCE) else NO_MASK,
+        fingerprint=layout.fingerprint,
+        mask_bytes=len(mask),
+        value_bytes=len(values),
+    )
+    return join(header, mask, write_raw(layout.buffers, update.buffers), values)
+
+
+def decode_update(payload: bytes | memoryview, asked: Asked) -> Update:
+    """The update in a payload from a stranger; raises `WireError`, and nothing else, if it is not a valid one."""
+    layout, sent = asked.layout, asked.reference.broadcast
+    if asked.wire is not None and len(payload) > (most := largest_update(asked, asked.wire)):
+        raise WireError(f"the update has {len(payload)} bytes, the largest possible {most}")
+    sections = split(payload, layout, Kind.UPDATE)
+    header = sections.header
+    if asked.wire is not None and header.values != codec_named(asked.wire.values, "wire.values").code:
+        raise WireError(f"the update's values have codec {header.values}, asked for was {asked.wire.values}")
+    if header.round != sent.round:
+        raise WireError(f"the update is for round {header.round}, this is round {sent.round}")
+    if not 1 <= header.weight <= asked.largest_weight:
+        raise WireError(f"the update claims weight {header.weight}, allowed is 1 to {asked.largest_weight}")
+    if header.mask is MaskCode.ABSENT:
+        raise WireError("an update must have a mask code other than ABSENT")
+    check_reference(header, asked.reference.mask_name)
+    masks = None
+    if header.mask is not MaskCode.SAME:
+        masks = _all_layers(decode_masks(header.mask, sections.mask, layout, sent.masks, asked.check_count), sent.masks)
+        asked.check_masks(masks)
+    elif sections.mask:
+        raise WireError("an update with the mask it was sent has a mask section")
+    groups = _groups(sections, layout, asked.reference, masks)
+    named = {f"{name} of {group}": value for group, tensors in groups.items() for name, value in tensors.items()}
+    refuse_large(named, LARGEST_TERM / header.weight)
+    return Update(
+        client=asked.client,
+        round=header.round,
+        weight=header.weight,
+        params=groups["params"],
+        buffers=groups["buffers"],
+        masks=masks,
+        extra={group: groups[group] for group in layout.reports},
+    )
+
+
+def largest_update(asked: Asked, wire: WireConfig) -> int:
+    """The most bytes that an answer can have."""
+    layout, sent = asked.layout, asked.reference.broadcast
+    orders = asked.work.readjust
+    mask_bytes = 0 if orders is None else _largest_mask(layout, asked.reference.active, orders, wire)
+    budgets = {} if orders is None else orders.budgets
+    counts = [
+        max(count, budgets.get(field.name, 0)) if field.group == "params" and field.name in sent.masks else count
+        for field, count in zip(layout.coded, counts_of(layout, asked.reference.active), strict=True)
+    ]
+    return largest_size(layout, codec_named(wire.values, "wire.values"), mask_bytes, counts)
+
+
+def _largest_mask(layout: Layout, active_in: Mapping[str, int], orders: Readjustment, wire: WireConfig) -> int:
+    if wire.mask != "difference":
+        return most_mask_bytes(layout)
+    bits = 0
+    for field in layout.params:
+        if field.name in active_in:
+            active = active_in[field.name]
+            budget = orders.budgets.get(field.name, active)
+            moving = min(orders.drop.get(field.name, 0) + max(0, active - budget), active)
+            growing = min(moving + max(0, budget - active), field.size - active)
+            bits += COUNT_BITS + most_bits_needed(active, moving) + most_bits_needed(field.size - active, growing)
+    return (bits + 7) // 8
+
+
+def _relative(update: Update, reference: Reference) -> dict[str, Tensor]:
+    positions = reference.positions if update.masks is None else positions_of(update.masks)
+    before = reference.values_under(positions)
+    return {name: value.float() - before[name].float() for name, value in update.params.items()}
+
+
+def _groups(
+    sections: Sections, layout: Layout, reference: Reference, masks: Masks | None
+) -> dict[str, dict[str, Tensor]]:
+    """All tensors of an update by group."""
+    active = reference.active if masks is None else count_active(masks)
+    relative = codec_coded(sections.header.values).relative
+    groups: dict[str, dict[str, Tensor]] = {"params": {}, **{group: {} for group in layout.reports}}
+    for field, value in zip(layout.coded, read_values(sections, counts_of(layout, active)), strict=True):
+        if field.group != "params":
+            groups[field.group][field.name] = value.reshape(field.shape)
+            continue
+        if relative:
+            value += _before(reference, field.name, masks).reshape(-1)
+        groups["params"][field.name] = (value if field.name in active else value.reshape(field.shape)).to(field.dtype)
+    return groups | {"buffers": read_raw(sections.buffers, layout.buffers)}
+
+
+def _before(reference: Reference, name: str, masks: Masks | None) -> Tensor:
+    """What was sent of a parameter, of a masked one only the weights it keeps; without a list of their positions."""
+    if masks is None or name not in masks:
+        return reference.values[name]
+    return torch.from_numpy(reference.broadcast.params[name].float().numpy()[masks[name].numpy()])
+
+
+def _all_layers(masks: Masks, sent: Masks) -> Mapping[str, Tensor]:
+    """The masks of a client, with those it was sent where it sends none of its own."""
+    return {**sent, **masks}

@@ -1,0 +1,93 @@
+"""What carries values: the interface of every codec, and the plain number formats."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class ValueCodec(ABC):
+    """Turns a list of flat float32 tensors into bytes and back; how long each tensor is, both ends know.
+
+    `code` is its byte in the header: 0 to 127 for this package, 128 to 255 for others. A `relative` codec is given
+    the change against the broadcast, where there is one, instead of the value. What it draws it draws from `draws`,
+    so that the bytes follow from the run's seed.
+    """
+
+    name: ClassVar[str]
+    code: ClassVar[int]
+    relative: ClassVar[bool] = False
+
+    @abstractmethod
+    def size(self, counts: Sequence[int]) -> int:
+        """How many bytes tensors of these many values take, exactly."""
+
+    @abstractmethod
+    def encode(self, tensors: Sequence[Tensor], draws: np.random.Generator) -> bytes:
+        """The values as bytes."""
+
+    @abstractmethod
+    def decode(self, data: memoryview, counts: Sequence[int]) -> list[Tensor]:
+        """Tensors of these many values from `size(counts)` bytes; `WireError` if they cannot come from `encode`.
+
+        They are the caller's to change, and to check: whether they are finite and not too large is not said here.
+        """
+
+
+def cut(values: Tensor, counts: Sequence[int]) -> list[Tensor]:
+    """Consecutive pieces of these lengths."""
+    return list(values.split_with_sizes(list(counts)))
+
+
+class Float32(ValueCodec):
+    """The values themselves, bit for bit."""
+
+    name = "float32"
+    code = 0
+
+    def size(self, counts: Sequence[int]) -> int:
+        return 4 * sum(counts)
+
+    def encode(self, tensors: Sequence[Tensor], draws: np.random.Generator) -> bytes:
+        return b"".join(value.numpy().astype("<f4", copy=False).data for value in tensors)
+
+    def decode(self, data: memoryview, counts: Sequence[int]) -> list[Tensor]:
+        values = np.frombuffer(data, dtype="<f4")
+        return cut(torch.from_numpy(values.astype(np.float32, copy=not values.flags.writeable)), counts)
+
+
+class HalfFloat(ValueCodec):
+    """The nearest number of a 16-bit format; what is beyond its range becomes its largest."""
+
+    kind: ClassVar[torch.dtype]
+
+    def size(self, counts: Sequence[int]) -> int:
+        return 2 * sum(counts)
+
+    def encode(self, tensors: Sequence[Tensor], draws: np.random.Generator) -> bytes:
+        most = torch.finfo(self.kind).max
+        nearest = torch.cat([*tensors, torch.empty(0)]).clamp_(-most, most).to(self.kind)
+        return nearest.view(torch.int16).numpy().astype("<i2", copy=False).tobytes()
+
+    def decode(self, data: memoryview, counts: Sequence[int]) -> list[Tensor]:
+        bits = np.frombuffer(data, dtype="<i2").astype(np.int16)
+        return cut(torch.from_numpy(bits).view(self.kind).float(), counts)
+
+
+class BFloat16(HalfFloat):
+    """Float32's range with 8 bits of precision."""
+
+    name = "bfloat16"
+    code = 1
+    kind = torch.bfloat16
+
+
+class Float16(HalfFloat):
+    """IEEE half precision: 11 bits, up to 65504."""
+
+    name = "float16"
+    code = 2
+    kind = torch.float16

@@ -1,0 +1,269 @@
+"""Broadcasts: whole at first, then only what changed, and known to the server as clients decode them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from feddst.errors import WireError
+from feddst.protocol import Broadcast, ClientWork, LocalTraining, Masks, Tensors, Update, generator, masked
+from feddst.wire import CODECS, Downlink, MaskHistory, Reference, WireConfig, decode_broadcast, encode_update
+from feddst.wire.header import Header, Kind
+from feddst.wire.history import mask_name
+from feddst.wire.masks import MaskCode
+from feddst.wire.payload import join, split
+
+SHAPES: list[tuple[int, ...]] = [(0,), (), (1,), (3, 7), (2, 3, 3), (70,), (9, 30)]
+
+
+def broadcast_of(
+    seed: int, shapes: Sequence[tuple[int, ...]], shares: Sequence[float | None], round: int = 1
+) -> Broadcast:
+    """Random parameters of these shapes; of a layer with a share about so many weights are kept."""
+    draws = np.random.default_rng([seed, round])
+    params = {f"layer{i}": _normal(draws, shape) for i, shape in enumerate(shapes)}
+    masks = {
+        f"layer{i}": torch.from_numpy(np.asarray(draws.random(shapes[i]) < share))
+        for i, share in enumerate(shares)
+        if share is not None
+    }
+    buffers = {"mean": _normal(draws, (3,)), "seen": torch.tensor(round), "on": torch.tensor([True, False])}
+    return Broadcast(round, _without(params, masks), buffers, masks)
+
+
+def _without(params: Tensors, masks: Masks) -> Tensors:
+    """The parameters with zeros (not negative ones) where nothing is kept."""
+    return {name: value + 0.0 for name, value in masked(params, masks).items()}
+
+
+def _normal(draws: np.random.Generator, shape: tuple[int, ...]) -> Tensor:
+    return torch.from_numpy(np.asarray(draws.standard_normal(shape), dtype=np.float32))
+
+
+def assert_same(found: Broadcast, expected: Broadcast) -> None:
+    """Equal to the last bit."""
+    assert found.round == expected.round
+    for a, b in [(found.params, expected.params), (found.buffers, expected.buffers), (found.masks, expected.masks)]:
+        _assert_same_tensors(a, b)
+
+
+def _assert_same_tensors(found: Tensors, expected: Tensors) -> None:
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        assert (found[name].shape, found[name].dtype) == (value.shape, value.dtype), name
+        assert found[name].numpy().tobytes() == value.numpy().tobytes(), name
+
+
+layers = st.lists(
+    st.tuples(st.sampled_from(SHAPES), st.sampled_from([None, 0.0, 0.1, 0.5, 0.9, 1.0])), min_size=1, max_size=4
+)
+
+
+@pytest.mark.parametrize("packing", ["plain", "deflate"])
+@pytest.mark.parametrize("codec", CODECS)
+@settings(max_examples=25)
+@given(layers=layers, seed=st.integers(0, 2**32), style=st.sampled_from(["difference", "positions", "bitmap"]))
+def test_the_server_knows_what_clients_decode_to_the_last_bit(
+    codec: str, packing: Any, layers: list[tuple[tuple[int, ...], float | None]], seed: int, style: Any
+) -> None:
+    sent = broadcast_of(seed, [shape for shape, _ in layers], [share for _, share in layers])
+    wire = WireConfig(download=codec, mask=style, packing=packing)
+    downlink = Downlink(sent, wire, MaskHistory(8), seed=1)
+    parcel = downlink.parcel_for(0)
+    found = decode_broadcast(parcel.payload, Reference(sent).layout, parcel.held)
+    assert_same(found, downlink.reference.broadcast)
+    assert_same(replace(found, params={}), replace(sent, params={}))
+    if codec == "float32":
+        assert_same(found, sent)
+
+
+@pytest.mark.parametrize(("codec", "largest"), [("q8", 1 / 127), ("bfloat16", 2.0**-8), ("float16", 2.0**-11)])
+def test_a_rounded_broadcast_is_near_the_exact_one(codec: str, largest: float) -> None:
+    sent = broadcast_of(3, [(9, 30), (70,)], [0.5, None])
+    found = Downlink(sent, WireConfig(download=codec), MaskHistory(8), seed=1).reference.broadcast
+    for name, value in sent.params.items():
+        error = float((found.params[name] - value).abs().max() / value.abs().max())
+        assert 0 < error <= 1.01 * largest
+
+
+def test_rounding_is_drawn_from_the_seed_and_the_round() -> None:
+    def drawn(seed: int, round: int) -> Tensor:
+        sent = replace(broadcast_of(3, [(70,)], [None]), round=round)
+        return Downlink(sent, WireConfig(download="q2"), MaskHistory(8), seed).reference.broadcast.params["layer0"]
+
+    assert torch.equal(drawn(1, 1), drawn(1, 1))
+    assert not torch.equal(drawn(1, 1), drawn(2, 1))
+    assert not torch.equal(drawn(1, 1), drawn(1, 2))
+
+
+# One model over several rounds.
+
+SHARE = [0.2, None]
+FIRST = broadcast_of(0, [(40, 50), (50,)], SHARE)
+LAYOUT = Reference(FIRST).layout
+
+
+def moved(sent: Broadcast, by: int, round: int) -> Broadcast:
+    """The same with the first `by` kept weights of its masked layer left out."""
+    mask = sent.masks["layer0"].clone().reshape(-1)
+    mask[mask.nonzero().reshape(-1)[:by]] = False
+    masks = {"layer0": mask.reshape(40, 50)}
+    return Broadcast(round, _without(sent.params, masks), sent.buffers, masks)
+
+
+def header_of(payload: bytes) -> Header:
+    return split(payload, LAYOUT, Kind.BROADCAST).header
+
+
+def test_a_client_gets_the_mask_whole_once_and_then_only_what_changed() -> None:
+    history, wire = MaskHistory(8), WireConfig()
+    second, third = replace(FIRST, round=2), moved(FIRST, 5, round=3)
+    codes, references, held = [], [], b""
+    for sent in (FIRST, second, third):
+        parcel = Downlink(sent, wire, history, seed=1).parcel_for(4)
+        assert parcel.held == held
+        assert_same(decode_broadcast(parcel.payload, LAYOUT, held), sent)
+        codes.append(header_of(parcel.payload).mask)
+        references.append(header_of(parcel.payload).reference)
+        held = Reference(sent).bitmap
+    assert codes == [MaskCode.POSITIONS, MaskCode.SAME, MaskCode.DIFFERENCE]
+    assert references == [0, Reference(FIRST).mask_name, Reference(FIRST).mask_name]
+
+
+def test_clients_with_the_same_mask_get_the_same_bytes() -> None:
+    history = MaskHistory(8)
+    downlink = Downlink(FIRST, WireConfig(), history, seed=1)
+    assert downlink.parcel_for(0).payload is downlink.parcel_for(1).payload
+    # Asked again in the same round, a client is taken to have the mask already.
+    assert header_of(downlink.parcel_for(0).payload).mask is MaskCode.SAME
+
+
+def test_a_client_whose_mask_was_forgotten_gets_it_whole() -> None:
+    history = MaskHistory(1)
+    Downlink(FIRST, WireConfig(), history, seed=1).parcel_for(0)
+    Downlink(moved(FIRST, 5, 2), WireConfig(), history, seed=1).parcel_for(1)
+    parcel = Downlink(moved(FIRST, 9, 3), WireConfig(), history, seed=1).parcel_for(0)
+    assert (header_of(parcel.payload).mask, parcel.held) == (MaskCode.POSITIONS, b"")
+    assert_same(decode_broadcast(parcel.payload, LAYOUT, Reference(FIRST).bitmap), moved(FIRST, 9, 3))
+
+
+def test_a_dense_model_has_no_mask() -> None:
+    dense = Broadcast(1, FIRST.params, FIRST.buffers)
+    history = MaskHistory(8)
+    for _ in range(2):
+        parcel = Downlink(dense, WireConfig(), history, seed=1).parcel_for(0)
+        assert (header_of(parcel.payload).mask, parcel.held) == (MaskCode.ABSENT, b"")
+        assert_same(decode_broadcast(parcel.payload, LAYOUT), dense)
+
+
+def test_a_model_that_became_dense_again_is_understood() -> None:
+    history = MaskHistory(8)
+    Downlink(FIRST, WireConfig(), history, seed=1).parcel_for(0)
+    dense = Broadcast(2, FIRST.params, FIRST.buffers)
+    parcel = Downlink(dense, WireConfig(), history, seed=1).parcel_for(0)
+    assert_same(decode_broadcast(parcel.payload, LAYOUT, parcel.held), dense)
+
+
+rounds = st.lists(st.tuples(st.sampled_from([0, 0, 1, 30]), st.sets(st.integers(0, 3))), min_size=1, max_size=8)
+
+
+@settings(max_examples=50)
+@given(rounds, st.integers(0, 3), st.sampled_from(["difference", "positions", "bitmap"]))
+def test_whoever_takes_part_when_all_decode_the_rounds_model(
+    rounds: list[tuple[int, set[int]]], remember: int, style: Any
+) -> None:
+    history, sent, held = MaskHistory(remember), FIRST, dict.fromkeys(range(4), b"")
+    for r, (by, clients) in enumerate(rounds, 1):
+        sent = moved(sent, by, r)
+        downlink = Downlink(sent, WireConfig(mask=style), history, seed=1)
+        for client in clients:
+            found = decode_broadcast(downlink.parcel_for(client).payload, LAYOUT, held[client])
+            assert_same(found, sent)
+            held[client] = Reference(found).bitmap
+
+
+# What a client refuses.
+
+
+def parcel_after(first: Broadcast, second: Broadcast) -> bytes:
+    history = MaskHistory(8)
+    Downlink(first, WireConfig(), history, seed=1).parcel_for(0)
+    return Downlink(second, WireConfig(), history, seed=1).parcel_for(0).payload
+
+
+@pytest.mark.parametrize("second", [replace(FIRST, round=2), moved(FIRST, 5, 2)])
+@pytest.mark.parametrize("held", [b"", Reference(moved(FIRST, 1, 1)).bitmap])
+def test_a_mask_the_client_does_not_hold_is_missed(second: Broadcast, held: bytes) -> None:
+    payload = parcel_after(FIRST, second)
+    assert_same(decode_broadcast(payload, LAYOUT, Reference(FIRST).bitmap), second)
+    with pytest.raises(
+        WireError, match=f"refers to mask {Reference(FIRST).mask_name:08x}, here is {mask_name(held):08x}"
+    ):
+        decode_broadcast(payload, LAYOUT, held)
+
+
+def rewritten(payload: bytes, **header: Any) -> bytes:
+    old = split(payload, LAYOUT, Kind.BROADCAST)
+    return join(replace(old.header, **header), bytes(old.mask), bytes(old.buffers), bytes(old.values))
+
+
+@pytest.mark.parametrize(
+    ("header", "reason"),
+    [
+        ({"weight": 1}, "a broadcast has no weight of its own"),
+        ({"reference": 1}, "refers to mask 00000001, here is 00000000"),
+        ({"kind": Kind.UPDATE}, "of kind UPDATE, not BROADCAST"),
+        ({"fingerprint": 1}, "for another model"),
+        ({"mask": MaskCode.ABSENT}, "has a mask section"),
+        ({"values": 1}, "the value section has .* bytes, .* are expected"),
+    ],
+)
+def test_a_broadcast_that_cannot_be_is_refused(header: dict[str, Any], reason: str) -> None:
+    payload = Downlink(FIRST, WireConfig(), MaskHistory(8), seed=1).parcel_for(0).payload
+    assert rewritten(payload) == payload
+    with pytest.raises(WireError, match=reason):
+        decode_broadcast(rewritten(payload, **header), LAYOUT)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 2.0**36])
+@pytest.mark.parametrize("codec", ["float32", "bfloat16", "q8"])
+def test_a_model_that_is_not_finite_is_not_sent(codec: str, value: float) -> None:
+    params = {**FIRST.params, "layer1": torch.full((50,), value)}
+    with pytest.raises(WireError, match=r"layer1 holds .*: not a number|scale of a block is negative or not finite"):
+        Downlink(replace(FIRST, params=params), WireConfig(download=codec), MaskHistory(8), seed=1)
+
+
+def test_an_update_is_no_broadcast() -> None:
+    update = Update(0, 1, 1, FIRST.params, FIRST.buffers)
+    reference = Reference(Broadcast(1, FIRST.params, FIRST.buffers))
+    payload = encode_update(update, reference, ClientWork(LocalTraining()), WireConfig(), generator(0, "test"))
+    with pytest.raises(WireError, match="of kind UPDATE, not BROADCAST"):
+        decode_broadcast(payload, LAYOUT)
+
+
+# A rounded broadcast must not round the server's own weights.
+
+
+def test_an_update_of_an_exact_broadcast_is_taken_as_it_is() -> None:
+    downlink = Downlink(FIRST, WireConfig(), MaskHistory(8), seed=1)
+    update = Update(0, 1, 1, downlink.reference.values)
+    assert downlink.unrounded(update) is update
+
+
+@pytest.mark.parametrize("codec", ["bfloat16", "q2"])
+@pytest.mark.parametrize("moves", [False, True])
+def test_a_client_that_changed_nothing_leaves_the_servers_weights_alone(codec: str, moves: bool) -> None:
+    downlink = Downlink(FIRST, WireConfig(download=codec), MaskHistory(8), seed=1)
+    masks = moved(FIRST, 5, 1).masks if moves else FIRST.masks
+    received = Reference(replace(downlink.reference.broadcast, masks=masks))
+    exact = Reference(replace(FIRST, masks=masks))
+    found = downlink.unrounded(Update(0, 1, 1, received.values, masks=masks if moves else None))
+    for name, value in exact.values.items():
+        assert not torch.equal(received.values[name], value)
+        assert torch.allclose(found.params[name], value, rtol=1e-6, atol=1e-6)
