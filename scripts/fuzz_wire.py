@@ -46,6 +46,7 @@ from feddst.protocol import (
     LocalTraining,
     Masks,
     Readjustment,
+    Report,
     Tensors,
     Update,
     generator,
@@ -54,7 +55,7 @@ from feddst.protocol import (
     positions_of,
 )
 from feddst.sparsity import Sparsity
-from feddst.wire import CODECS, Asked, Reference, WireConfig, decode_update, encode_update
+from feddst.wire import Asked, Reference, WireConfig, decode_update, encode_update, general_codecs
 from feddst.wire.codecs import codec_coded
 from feddst.wire.header import Header, Kind, Packing
 from feddst.wire.masks import MaskCode, MaskStyle, encode_masks
@@ -111,7 +112,9 @@ def _paper_targets() -> Iterator[Target]:
         drop = {name: budget // 20 for name, budget in state.budgets.items()}
         work = replace(plain, readjust=Readjustment(1, drop, state.budgets))
         yield _target(f"{PAPER} {level}", state.params, {}, state.masks, work)
-    yield _target(f"{PAPER} {level} gradient", state.params, {}, state.masks, replace(work, report=("gradient",)))
+    yield _target(
+        f"{PAPER} {level} gradient", state.params, {}, state.masks, replace(work, report=(Report("gradient"),))
+    )
 
 
 def _small_targets() -> Iterator[Target]:
@@ -126,8 +129,8 @@ def _small_targets() -> Iterator[Target]:
     yield _target("readjusted", params, buffers, masks, moving)
     published = replace(readjust, growth=Growth(grow_from="any"))
     yield _target("published growth", params, {}, masks, replace(moving, readjust=published))
-    yield _target("gradient", params, buffers, masks, replace(moving, report=("gradient",)))
-    yield _target("only gradient", params, buffers, masks, replace(plain, report=("gradient",), train=False))
+    yield _target("gradient", params, buffers, masks, replace(moving, report=(Report("gradient"),)))
+    yield _target("only gradient", params, buffers, masks, replace(plain, report=(Report("gradient"),), train=False))
     yield _target("kept layer", params, buffers, masks, replace(moving, keep=frozenset({"conv"})))
     odd: Mapping[str, tuple[int, ...]] = {"empty": (0, 4), "one": (1,), "scalar": (), "all": (9, 8), "none": (4, 4)}
     kept = {"empty": 1.0, "one": 1.0, "all": 1.0, "none": 0.0}
@@ -143,7 +146,7 @@ def _target(name: str, params: Tensors, buffers: Tensors, masks: Masks, work: Cl
         encode_update(
             _answer(asked, moves), asked.reference, work, WireConfig(codec, "float32", style, packing), _draws()
         )
-        for codec in CODECS
+        for codec in general_codecs()
         for moves in ((False, True) if work.readjust is not None else (False,))
         for style in (STYLES if moves else STYLES[:1])
         for packing in (("plain", "deflate") if style == "difference" else ("plain",))
@@ -164,7 +167,10 @@ def _answer(asked: Asked, moves: bool) -> Update:
         params=packed(params, positions_of(masks)),
         buffers=sent.buffers if work.train else {},
         masks=masks if moves else None,
-        extra={group: {name: value.float() for name, value in sent.params.items()} for group in work.report},
+        extra={
+            group: {name: value.float() for name, value in sent.params.items()}
+            for group in [report.kind for report in work.report]
+        },
     )
 
 
@@ -270,7 +276,7 @@ def change_any_byte(draft: Draft, rng: random.Random) -> None:
 
 def change_codec(draft: Draft, rng: random.Random) -> None:
     """Another value codec, sometimes with as many bytes as it takes."""
-    codec = rng.choice(list(CODECS.values()))
+    codec = rng.choice(list(wire.CODECS.values()))
     draft.header = replace(draft.header, values=codec.code)
     if rng.random() < 0.7:
         draft.values = _of_size(draft.values, codec.size(_counts(draft)), rng)
@@ -549,7 +555,7 @@ class Memory:
 
 
 @dataclass
-class Report:
+class Tally:
     """What came of all cases so far."""
 
     rejected: int = 0
@@ -570,7 +576,7 @@ class Report:
         return self.rejected + self.accepted + len(self.failures)
 
 
-def run_case(case: Case, report: Report, *, measure: bool) -> None:
+def run_case(case: Case, report: Tally, *, measure: bool) -> None:
     """Decode one case and judge it, with its memory where that is measured."""
     report.cases[case.target.name] += 1
     asked, update, meter = case.target.asked, None, Meter()
@@ -615,7 +621,7 @@ def normalised(reason: str) -> str:
     return re.sub(r"-?(?:\b\d+(?:\.\d+)?(?:e[+-]?\d+)?\b|\binf\b|\bnan\b)", "#", reason)
 
 
-def fuzz(count: int, seed: int, say: Callable[[Report], None] = lambda report: None) -> Report:
+def fuzz(count: int, seed: int, say: Callable[[Tally], None] = lambda report: None) -> Tally:
     """`count` cases on one core; `say` is called every two seconds or so."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -625,12 +631,12 @@ def fuzz(count: int, seed: int, say: Callable[[Report], None] = lambda report: N
         torch.set_num_threads(threads)
 
 
-def _fuzz(count: int, seed: int, say: Callable[[Report], None]) -> Report:
+def _fuzz(count: int, seed: int, say: Callable[[Tally], None]) -> Tally:
     large, small = all_targets()
     with Meter():  # the first time takes longer, and memory of its own
         decode_update(small[0].answers[0], small[0].asked)
     untouched = [_checksum(target) for target in [*large, *small]]
-    report, last = Report(), time.monotonic()
+    report, last = Tally(), time.monotonic()
     for index in range(count):
         case = make_case(seed, index, large, small)
         failures = len(report.failures)
@@ -676,14 +682,14 @@ def main() -> int:
     return 1 if report.failures else 0
 
 
-def _line(report: Report, count: int) -> str:
+def _line(report: Tally, count: int) -> str:
     return (
         f"{report.count:,} of {count:,}: {report.rejected:,} refused, {report.accepted:,} valid, "
         f"{len(report.failures)} failures, memory up to {report.largest_ratio:.2f} times what was asked for"
     )
 
 
-def _record(report: Report, seed: int, seconds: float, source: Mapping[str, str]) -> dict[str, Any]:
+def _record(report: Tally, seed: int, seconds: float, source: Mapping[str, str]) -> dict[str, Any]:
     return {
         "command": " ".join(["python", *sys.argv]),
         "count": report.count,

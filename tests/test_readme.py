@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from feddst.methods import METHODS
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 
@@ -52,3 +54,16 @@ def test_the_killed_runs() -> None:
     record = json.loads((ROOT / "results/kill-and-resume.json").read_text())
     assert f"at {len(record['cases'])} random moments" in README
     assert all(case["same_checkpoint"] and case["same_metrics"] for case in record["cases"])
+
+
+def test_the_comparison_of_all_methods() -> None:
+    page = (ROOT / "docs/methods.md").read_text()
+    record = json.loads((ROOT / "results/methods.json").read_text())
+    [cap] = record["config"]["caps"]
+    assert {curve["label"].partition(":")[0] for curve in record["curves"]} == set(METHODS)
+    for curve in record["curves"]:
+        seen = zip(curve["accuracy"], curve["upload_bytes"], strict=True)
+        best = 100 * max(accuracy for accuracy, sent in seen if sent <= cap * 2**30)
+        [line] = [line for line in page.splitlines() if re.match(rf"\| {re.escape(curve['label'])} +\| +[\d.]+", line)]
+        assert re.match(rf"\| {re.escape(curve['label'])} +\| +{best:.1f}", line)
+        assert f"| {curve['upload_bytes'][-1] / 2**20:.1f} |" in re.sub(" +", " ", line)

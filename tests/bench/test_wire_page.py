@@ -319,7 +319,7 @@ def test_a_codec_in_a_few_lines() -> None:
     names: dict[str, Any] = {"__name__": "page"}
     exec(compile(block("python"), "wire.md", "exec"), names)
     real = exchange("mnist-cnn", 0.95, seed=1)
-    wire = WireConfig(values="sign")
+    wire = WireConfig(values="mean-sign")
     wire.check()
     data = encode_update(real.update, real.reference, real.work, wire, generator(1, "update rounding"))
     got = decode_update(data, real.asked)

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,7 +34,9 @@ def test_help_declares_every_option_with_its_default(feddst: Call, monkeypatch: 
     monkeypatch.setenv("COLUMNS", "90")
     lines = feddst("run --help").out.splitlines()
     for opt in options_of(RunConfig):
-        [line] = [line for line in lines if line.startswith(f"  --{opt.name} ")]
+        [line] = [line for line in lines if f"{line} ".startswith(f"  --{opt.name} ")]
+        if opt.type is bool:
+            continue
         if opt.default not in ((), ""):
             assert line.endswith(f"[default: {opt.default}]")
         for choice in opt.choices:
@@ -43,7 +46,7 @@ def test_help_declares_every_option_with_its_default(feddst: Call, monkeypatch: 
 
 def test_help_says_whose_options_a_group_holds(feddst: Call) -> None:
     text = " ".join(feddst("run --help").out.split())
-    assert "readjust: The readjustment schedule: ΔR, R_end, E_p and α_r. Only for feddst, feddst+fedprox." in text
+    assert "readjust: The readjustment schedule: ΔR, R_end, E_p and α_r. Only for feddst, feddst+fedprox," in text
     assert "local: SGD on a client's own images. --local.epochs" in text  # everybody's
 
 
@@ -61,8 +64,9 @@ def test_data_show_takes_the_data_options_alone(feddst: Call) -> None:
 
 
 def test_methods_and_presets_are_listed_one_a_line(feddst: Call) -> None:
-    methods = feddst("methods").out.splitlines()[1:]
-    assert [line.split()[0] for line in methods] == list(METHODS)
+    sent, _, said = feddst("methods").out.partition("\n\n")
+    for table in (sent, said):
+        assert [line.split()[0] for line in table.splitlines()[1:]] == list(METHODS)
     presets = feddst("presets").out.splitlines()[1:]
     assert [line.split()[0] for line in presets] == list(PRESETS)
 
@@ -71,3 +75,11 @@ def test_a_preset_shows_its_options(feddst: Call) -> None:
     out = feddst("presets table2-feddst+fedprox").out
     assert "feddst run --preset table2-feddst+fedprox\n" in out
     assert "\nreadjust.alpha           0.01\n" in out
+
+
+def test_the_table_of_methods_is_in_the_docs_as_it_is_made(feddst: Call) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "methods.md").read_text()
+    assert page.startswith(feddst("methods --markdown").out)
+    rows = [line.replace("\\|", "") for line in page.partition("\n## ")[0].splitlines() if line.startswith("| ")]
+    assert [row.split(" | ")[0] for row in rows[1:]] == [f"| {name}" for name in METHODS]
+    assert {row.count("|") for row in rows} == {9}

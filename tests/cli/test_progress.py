@@ -15,6 +15,7 @@ ROW = Row(
     accuracy=0.5,
     accuracy_worst=0.1,
     accuracy_global=0.5,
+    accuracy_personal=None,
     loss=1.0,
     train_loss=1.0,
     density=0.2,

@@ -21,6 +21,7 @@ from feddst.protocol import (
     Growth,
     LocalTraining,
     Proximal,
+    Report,
     Update,
     count_active,
     masked,
@@ -165,7 +166,7 @@ def test_published_growth_zeroes_survivors_and_misses_the_budget(module: nn.Sequ
 
 
 def test_gradient_reports_are_the_mean_gradient_at_the_end(module: nn.Sequential, job: JobMaker) -> None:
-    one = replace(job(FedAvgM(local=LOCAL)), work=ClientWork(LOCAL, report=("gradient",), train=False))
+    one = replace(job(FedAvgM(local=LOCAL)), work=ClientWork(LOCAL, report=(Report("gradient"),), train=False))
     update = train_client(module, one).update
     assert not update.params
     torch.autograd.backward(F.cross_entropy(module(one.inputs), one.labels))
@@ -175,7 +176,11 @@ def test_gradient_reports_are_the_mean_gradient_at_the_end(module: nn.Sequential
 
 
 def test_kept_parameters_stay_with_the_client(module: nn.Sequential, job: JobMaker) -> None:
-    one = replace(job(FedAvgM(local=LOCAL)), work=ClientWork(LOCAL, keep=frozenset({"0.weight", "0.bias"})))
+    keep = frozenset({"0.weight", "0.bias"})
+    plain = job(FedAvgM(local=LOCAL))
+    shared = {name: value for name, value in plain.broadcast.params.items() if name not in keep}
+    sent = replace(plain.broadcast, params=shared)
+    one = replace(plain, broadcast=sent, work=ClientWork(LOCAL, keep=keep), initial=plain.broadcast.params)
     first = train_client(module, one)
     assert set(first.state.tensors) == {"0.weight", "0.bias"}
     assert not set(first.update.params) & set(first.state.tensors)
@@ -229,7 +234,7 @@ def test_awkward_modules_are_trained_as_torch_trains_them(dataset: Dataset, spar
     params = {name: value.detach().clone() for name, value in module.named_parameters()}
     masks = {"a": torch.arange(256).reshape(4, 64) % 2 == 0} if sparse else {}
     sent = Broadcast(round=1, params=masked(params, masks), masks=masks)
-    work = ClientWork(LOCAL, report=("gradient",))
+    work = ClientWork(LOCAL, report=(Report("gradient"),))
     one = Job(0, 7, sent, work, dataset.train_images[:20], dataset.train_labels[:20])
     outcome = train_client(copy.deepcopy(module), one)
     assert_close(outcome, one, by_torch(module, one))

@@ -6,7 +6,7 @@ import torch
 from feddst.experiment.costs import Ledger
 from feddst.methods import FedAvgM, FedDST, RandomMask
 from feddst.models import ModelConfig, initial_model, make_module, multiply_adds, network
-from feddst.protocol import Broadcast, ClientWork, Growth, LocalTraining, Readjustment, Update
+from feddst.protocol import Broadcast, ClientWork, Growth, LocalTraining, Readjustment, Report, Update
 
 PARAMS = {"w": torch.ones(10), "b": torch.ones(2)}
 HALF = {"w": torch.arange(10) < 5}
@@ -71,7 +71,7 @@ def test_orders_bound_what_comes_back(accounting: str) -> None:
     assert costs.upload_bound(SENT, ClientWork(local)) == costs.upload_price(SENT, update(0, mask=False))
     moved = costs.upload_bound(SENT, ClientWork(local, readjust=readjustment))
     assert moved == costs.upload_price(SENT, update(0, mask=True))
-    assert costs.upload_bound(SENT, ClientWork(local, train=False, report=("gradient",))) == 32 * 12
+    assert costs.upload_bound(SENT, ClientWork(local, train=False, report=(Report("gradient"),))) == 32 * 12
     assert costs.upload_bound(SENT, ClientWork(local, keep=frozenset({"w"}))) == 32 * 2
 
 
@@ -112,3 +112,10 @@ def test_a_round_of_the_papers_mnist_job() -> None:
         bits[method.name] = costs.upload_bits
     n = 261_840
     assert bits == {"fedavgm": 20 * 32 * n, "randommask": 20 * 32 * n // 5, "feddst": 20 * 32 * n // 5}
+
+
+def test_sixteen_bits_cost_half_by_the_papers_formula_and_all_by_the_published_one() -> None:
+    for formula, share in (("paper", 2), ("published", 1)):
+        whole, half = ledger(formula), ledger(formula)
+        half.up_width = 16
+        assert whole.upload_price(SENT, update(0, mask=False)) == share * half.upload_price(SENT, update(0, mask=False))

@@ -23,6 +23,7 @@ ROW = Row(
     accuracy=None,
     accuracy_worst=None,
     accuracy_global=None,
+    accuracy_personal=None,
     loss=None,
     train_loss=0.5,
     density=0.2,

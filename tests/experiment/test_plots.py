@@ -10,7 +10,9 @@ from feddst.experiment.plots import accuracy_against_upload, band
 
 def row(number: int, mib: float, accuracy: float | None) -> Row:
     sent = round(mib * 2**20)
-    return Row(number, accuracy, accuracy, accuracy, 1.0, 1.0, 0.2, 0, 0, 20, 0, sent, 0, sent // 2, 0, 0, 0, 0, 0, 1.0)
+    return Row(
+        number, accuracy, accuracy, accuracy, None, 1.0, 1.0, 0.2, 0, 0, 20, 0, sent, 0, sent // 2, 0, 0, 0, 0, 0, 1.0
+    )
 
 
 def curve(label: str, seed: int, scores: list[float | None], mib: float = 4.0) -> Curve:

@@ -32,15 +32,16 @@ def test_a_comparison_preset_is_allowed_and_all_of_it_matters(preset: Preset) ->
     shared = {name: value for name, value in preset.options.items() if name not in ("methods", "caps")}
     refuse_ineffective([entry.method for entry in config.entries()], shared)
     assert config.base.cap_gib == max(config.caps)
-    assert config.base.rounds == 0
+    assert config.base.rounds == preset.options.get("rounds", 0)
 
 
-def test_every_covered_row_is_there_twice() -> None:
-    rows = ("fedavgm", "fedprox", "randommask", "feddst", "feddst+fedprox")
+def test_every_row_is_there_twice_and_every_sweep() -> None:
+    rows = ("fedavgm", "fedprox", "fedavgm-bfloat16", "randommask", "grasp", "prunefl", "feddst", "feddst+fedprox")
     expected = [f"{table}-{row}{suffix}" for table in TABLES for suffix in ("", "-published") for row in rows]
     assert [preset.name for preset in RUNS] == expected
-    both = [f"{table}{suffix}" for table in TABLES for suffix in ("", "-published")]
-    assert [preset.name for preset in COMPARISONS] == ["quick", *both]
+    sweeps = ("", "-alpha", "-sparsity", "-schedule")
+    both = [f"{table}{sweep}{suffix}" for table in TABLES for suffix in ("", "-published") for sweep in sweeps]
+    assert [preset.name for preset in COMPARISONS] == ["quick", "methods", *both]
 
 
 @pytest.mark.parametrize("suffix", ["", "-published"])

@@ -14,7 +14,7 @@ from feddst.experiment import Row, RunConfig
 from feddst.experiment.storage import Checkpoint, RunDirectory, identity_of, write_atomically
 from feddst.protocol import ClientState, InitialModel, ServerState
 
-ROW = Row(1, None, None, None, None, 0.5, 0.2, 0, 0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1.0)
+ROW = Row(1, None, None, None, None, None, 0.5, 0.2, 0, 0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1.0)
 STATE = ServerState(
     round=5,
     seed=9,

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ from feddst.experiment.tables import caption, cell, headline, markdown, notes, t
 
 def row(number: int, gib: float, accuracy: float | None) -> Row:
     sent = round(gib * 2**30)
-    return Row(number, accuracy, accuracy, accuracy, 1.0, 1.0, 0.2, 0, 0, 20, 0, sent, 0, sent // 2, 0, 0, 0, 0, 0, 1.0)
+    return Row(
+        number, accuracy, accuracy, accuracy, None, 1.0, 1.0, 0.2, 0, 0, 20, 0, sent, 0, sent // 2, 0, 0, 0, 0, 0, 1.0
+    )
 
 
 def curve(label: str, seed: int, points: list[tuple[float, float | None]], cap: float = 2.0) -> Curve:
@@ -149,3 +152,23 @@ def test_markdown_is_an_aligned_table(two_seeds: Comparison) -> None:
         "| feddst  | 65.0 ± 7.1 | 92.0 ± 2.8 | 2,048.0 |  1,024.0 |",
     ]
     assert lines[-1] == "![mean client accuracy against upload](accuracy.png)"
+
+
+def test_clients_own_models_have_a_column_where_there_are_such() -> None:
+    one = curve("lg-fedavg", 0, [(0.5, 0.1), (1.0, 0.2)])
+    rows = tuple(replace(row, accuracy_personal=score) for row, score in zip(one.rows, (0.8, 0.9), strict=True))
+    both = comparison(curve("fedavgm", 0, [(1.0, 0.5)]), replace(one, rows=rows), caps=(1.0,))
+    assert table(both) == [
+        ["method", "1 GiB", "own models", "MiB up", "MiB down"],
+        ["fedavgm", "50.0", "–", "1,024.0", "512.0"],
+        ["lg-fedavg", "20.0", "90.0", "1,024.0", "512.0"],
+    ]
+
+
+def test_among_many_the_last_is_compared_with_the_best() -> None:
+    labels = ["fedavg", "fedavgm", "fedprox", "fedadam", "fedyogi", "randommask", "snip", "feddst"]
+    scores = [0.1, 0.2, 0.3, 0.4, 0.9, 0.5, 0.6, 0.8]
+    many = comparison(
+        *(curve(name, 0, [(1.0, score)]) for name, score in zip(labels, scores, strict=True)), caps=(1.0,)
+    )
+    assert headline(many).endswith("reaches 80.0 % mean client accuracy, 10.0 points below fedyogi (one seed).")

@@ -168,7 +168,8 @@ def test_a_cap_means_measured_bytes_or_the_formula_as_accounting_says(
     )
     assert measured.rows[-1].upload_bytes <= half * 2**30
     assert by_formula.rows[-1].upload_bits <= half * 2**33
-    assert len(by_formula.rows) < len(measured.rows) <= 3
+    # The formula knows no headers, which are most of what so small a network sends.
+    assert len(measured.rows) <= 3 < len(by_formula.rows)
     assert measured.summary.stopped_by == by_formula.summary.stopped_by == "cap"
 
 

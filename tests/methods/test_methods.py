@@ -68,7 +68,7 @@ def test_server_momentum_adds_up_over_rounds() -> None:
     assert state.params["b"].tolist() == [1.0]
     state = aggregate(method, state, answer(state, [[4, -3], [2, -1]], 2.0))
     assert state.params["b"].tolist() == [2.25]
-    assert state.extra["b"].tolist() == [1.25]
+    assert state.extra["velocity/b"].tolist() == [1.25]
     assert state.params["w"].tolist() == [[4, -3], [2, -1]]
 
 

@@ -22,7 +22,7 @@ from feddst.experiment.storage import RunDirectory
 from feddst.methods import METHODS, FedAvgM
 from feddst.models import make_module
 from feddst.options import updated
-from feddst.protocol import ClientWork, InitialModel, ServerState, SparseSum, masked
+from feddst.protocol import Broadcast, ClientWork, InitialModel, Report, ServerState, SparseSum, masked
 from feddst.sparsity import Sparsity, prune_to_budgets
 
 HEAD = frozenset({"3.weight", "3.bias"})
@@ -42,9 +42,14 @@ class Toy(FedAvgM):
     def cohort(self, state: ServerState, sampled: np.ndarray[Any, np.dtype[np.int64]]) -> list[int]:
         return super().cohort(state, sampled[:1] if state.round == 0 else sampled)
 
+    def broadcast(self, state: ServerState) -> Broadcast:
+        sent, kept = super().broadcast(state), HEAD if state.round else frozenset()
+        params = {name: value for name, value in sent.params.items() if name not in kept}
+        return replace(sent, params=params, masks={name: m for name, m in sent.masks.items() if name in params})
+
     def work(self, state: ServerState, client: int) -> ClientWork:
         if state.round == 0:
-            return ClientWork(self.local, report=("gradient",), train=False)
+            return ClientWork(self.local, report=(Report("gradient"),), train=False)
         return ClientWork(self.local, keep=HEAD)
 
     def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:
@@ -97,8 +102,10 @@ def test_round_zero_asks_one_client_and_sets_the_mask(config: RunConfig, data: D
     assert [row.density for row in seen.rows] == [0.5] * 5
     n = 36 * 12 + 12 + 12 * 4 + 4
     assert seen.rows[0].upload_bits == 32 * n
-    # The mask that round 0 made goes down with round 1, and never again.
-    assert [row.download_bits for row in seen.rows[:3]] == [32 * n, 32 * n + 3 * 17 * n, 32 * n + 3 * 33 * n]
+    # The mask that round 0 made goes down with round 1, and never again; the heads stay where they are.
+    shared = 36 * 12 + 12
+    down = [32 * n, 32 * n + 3 * 17 * shared, 32 * n + 3 * 33 * shared]
+    assert [row.download_bits for row in seen.rows[:3]] == down
     assert {name: int(mask.sum()) for name, mask in result.masks.items()} == {"1.weight": 216, "3.weight": 24}
 
 

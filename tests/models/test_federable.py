@@ -125,3 +125,11 @@ def test_tensors_come_out_as_copies_and_go_back_in() -> None:
     load(module, model.params, model.buffers)
     assert torch.equal(module.head.weight, model.params["head.weight"])
     assert module.norm.num_batches_tracked == 0
+
+
+def test_frozen_weights_are_not_pruned() -> None:
+    module = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
+    module[0].weight.requires_grad_(False)
+    assert [layer.name for layer in prunable_layers(module)] == ["1.weight"]
+    with pytest.raises(ModelError, match=r"model\.prunable names 0\.weight, which is frozen"):
+        prunable_layers(module, prunable=["0"])

@@ -53,7 +53,7 @@ def test_a_case_is_the_same_every_time(fuzz: ModuleType, target: Any) -> None:
 def outcome(fuzz: ModuleType, target: Any, decode: Callable[..., Update], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The failures that are reported if payloads were decoded like this."""
     monkeypatch.setattr(fuzz, "decode_update", decode)
-    report = fuzz.Report()
+    report = fuzz.Tally()
     fuzz.run_case(fuzz.Case(target, target.answers[0], ("none",)), report, measure=True)
     failures: list[str] = report.failures
     return failures

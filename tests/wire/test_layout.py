@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from feddst.errors import ModelError
-from feddst.protocol import Broadcast, ClientWork, LocalTraining
+from feddst.protocol import Broadcast, ClientWork, LocalTraining, Report
 from feddst.wire import Field, Layout, check_size, model_layout, update_layout
 
 W, B = torch.zeros(2, 3), torch.zeros(2, dtype=torch.float16)
@@ -49,13 +49,13 @@ def test_a_client_sends_what_it_trained_and_what_it_was_asked_to_report() -> Non
     gradient = [("gradient", "b"), ("gradient", "w")]
     assert asked() == [("params", "b"), ("params", "w"), ("buffers", "seen")]
     assert asked(keep=frozenset({"b"})) == [("params", "w"), ("buffers", "seen")]
-    assert asked(report=("gradient",)) == [("params", "b"), ("params", "w"), ("buffers", "seen"), *gradient]
-    assert asked(report=("gradient",), train=False) == gradient
+    assert asked(report=(Report("gradient"),)) == [("params", "b"), ("params", "w"), ("buffers", "seen"), *gradient]
+    assert asked(report=(Report("gradient"),), train=False) == gradient
     assert asked(train=False) == []
 
 
 def test_a_codec_carries_all_but_the_buffers() -> None:
-    layout = update_layout(SENT, ClientWork(LocalTraining(), report=("gradient",)))
+    layout = update_layout(SENT, ClientWork(LocalTraining(), report=(Report("gradient"),)))
     assert [field.group for field in layout.coded] == ["params", "params", "gradient", "gradient"]
     assert layout.reports == ("gradient",)
 

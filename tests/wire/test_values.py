@@ -11,11 +11,12 @@ from torch import Tensor
 
 from feddst.errors import OptionError, WireError
 from feddst.protocol import generator
-from feddst.wire import CODECS, ValueCodec, WireConfig, register
+from feddst.wire import CODECS, ValueCodec, WireConfig, general_codecs, register
 from feddst.wire.codecs import codec_coded, codec_named
 from feddst.wire.values import BFloat16, Float16, Float32
 
 codecs = pytest.mark.parametrize("codec", CODECS.values(), ids=list(CODECS))
+codecs_of_any_number = pytest.mark.parametrize("codec", general_codecs().values(), ids=list(general_codecs()))
 patterns = st.lists(st.integers(0, 2**32 - 1), max_size=40)
 numbers = st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=40)
 
@@ -89,7 +90,7 @@ def test_bfloat16_is_the_nearest_within_its_range(values: list[float]) -> None:
     assert to_bits(sent(BFloat16(), torch.tensor(values))[0]) == nearest
 
 
-@codecs
+@codecs_of_any_number
 @settings(max_examples=40)
 @given(counts=st.lists(st.sampled_from([0, 1, 2, 63, 64, 65, 130]), max_size=5), seed=st.integers(0, 2**32))
 def test_tensors_keep_their_lengths_and_do_not_mix(codec: ValueCodec, counts: list[int], seed: int) -> None:
@@ -115,6 +116,7 @@ def test_sizes_by_hand() -> None:
         "q8": 4 * (2 + 64),
         "q4": 4 * (2 + 32),
         "q2": 4 * (2 + 16),
+        "sign": 17,
     }
 
 

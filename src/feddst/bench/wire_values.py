@@ -13,7 +13,7 @@ from feddst.bench.timing import Timing, timed
 from feddst.bench.wire_entropy import value_bits
 from feddst.bench.wire_updates import Exchange
 from feddst.protocol import count_active, generator, packed, positions_of
-from feddst.wire import CODECS, Reference, WireConfig, decode_update, encode_update
+from feddst.wire import CODECS, Reference, WireConfig, decode_update, encode_update, general_codecs
 from feddst.wire.header import read_header
 from feddst.wire.payload import counts_of
 from feddst.wire.quantise import Quantiser
@@ -88,8 +88,8 @@ class CopyRow:
 
 
 def value_rows(exchanged: Exchange, repeats: int) -> Iterator[ValueRow]:
-    """Every codec, plain; those that quantise also deflated."""
-    for name, codec in CODECS.items():
+    """Every codec that carries weights, plain; those that quantise also deflated."""
+    for name, codec in general_codecs().items():
         plain = WireConfig(values=name)
         error = _error(exchanged, plain)
         yield _row(exchanged, plain, error, repeats)

@@ -1,14 +1,31 @@
 """`feddst methods` and `feddst presets`: what there is."""
 
+from dataclasses import dataclass
+
 from feddst.cli.arguments import Arguments
 from feddst.cli.screen import show_table
 from feddst.experiment.presets import PRESETS, find_preset
 from feddst.methods import METHODS
+from feddst.methods.listing import page, rows
+from feddst.options import option
+
+
+@dataclass(frozen=True)
+class MethodsArguments:
+    """How the methods are listed."""
+
+    markdown: bool = option(False, "as a page of the docs")
 
 
 def methods_command(given: Arguments) -> int:
     """Carry out `feddst methods`."""
-    show_table([("method", "what it is"), *((name, method.summary) for name, method in METHODS.items())])
+    if given.values.get("markdown"):
+        print(page(METHODS), end="")
+        return 0
+    table = rows(METHODS)
+    show_table([(row[0], *row[2:]) for row in table])
+    print()
+    show_table([row[:2] for row in table])
     return 0
 
 

@@ -13,7 +13,7 @@ from feddst.cli.bench import WireBenchArguments, wire_command
 from feddst.cli.compare import compare_command
 from feddst.cli.data import ShowArguments, show_command
 from feddst.cli.help import help_text, overview
-from feddst.cli.listings import methods_command, presets_command
+from feddst.cli.listings import MethodsArguments, methods_command, presets_command
 from feddst.cli.run import INTERRUPTED, run_command
 from feddst.cli.screen import WarningLines, complain
 from feddst.cli.settings import Common, RunArguments
@@ -55,7 +55,12 @@ COMMANDS = {
         lambda: options_of(ShowArguments),
         show_command,
     ),
-    "methods": Command("methods", "list the methods", list, methods_command),
+    "methods": Command(
+        "methods [--markdown]",
+        "list the methods: what each sends, costs and leaves behind",
+        lambda: options_of(MethodsArguments),
+        methods_command,
+    ),
     "presets": Command(
         "presets [NAME]", "list the presets, or the options of one of them", list, presets_command, words=1
     ),

@@ -55,11 +55,14 @@ def describe(summary: Summary, config: RunConfig, path: Path) -> str:
     """What came of a run."""
     formula = "the published code's count" if config.accounting == "published" else "the paper's formula"
     up, down = summary.upload_bytes / 2**20, summary.download_bytes / 2**20
+    own = summary.final_personal
+    personal = "" if own is None else f"personal  clients' own models on their own images: final {percent(own, 2)}\n"
     refused = f"refused   {counted(summary.refused, 'update')} that could not be used\n" if summary.refused else ""
     stop = {"cap": "the upload cap", "rounds": "the number of rounds"}[summary.stopped_by]
     return (
         f"accuracy  best {percent(summary.best, 2)} (round {summary.best_round}), final {percent(summary.final, 2)}, "
         f"mean of the last ten evaluations {percent(summary.last_ten, 2)}\n"
+        f"{personal}"
         f"upload    {up:,.1f} MiB measured, {summary.upload_gib * 1024:,.1f} MiB by {formula}\n"
         f"download  {down:,.1f} MiB measured, {summary.download_gib * 1024:,.1f} MiB by {formula}\n"
         f"{refused}"

@@ -1,6 +1,6 @@
 """What carries out clients' work. `reference` is slow, plain and obviously correct."""
 
-from feddst.engines.base import Assignment, Engine, Evaluation, Job, Outcome, Reply
+from feddst.engines.base import Assignment, Engine, Evaluation, Exam, Job, Outcome, Reply
 from feddst.engines.processes import ProcessEngine
 from feddst.engines.reference import ReferenceEngine
 from feddst.engines.select import EngineConfig, make_engine
@@ -10,6 +10,7 @@ __all__ = [
     "Engine",
     "EngineConfig",
     "Evaluation",
+    "Exam",
     "Job",
     "Outcome",
     "ProcessEngine",

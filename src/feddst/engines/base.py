@@ -14,7 +14,8 @@ from feddst.wire import Parcel, WireConfig
 class Assignment:
     """One client's part in one round of one run, as it reaches the client: the broadcast is bytes.
 
-    inputs: float [images, *shape]; labels: int64 [images].
+    inputs: float [images, *shape]; labels: int64 [images]. `initial` are the run's initial weights, for work that needs
+    them: they follow from the seed, so that a client can draw them itself and they need not be sent.
     """
 
     client: int
@@ -25,6 +26,7 @@ class Assignment:
     labels: Tensor
     state: ClientState = field(default_factory=ClientState)
     wire: WireConfig = WireConfig()
+    initial: Tensors = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ class Job:
     inputs: Tensor
     labels: Tensor
     state: ClientState = field(default_factory=ClientState)
+    initial: Tensors = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -62,8 +65,17 @@ class Outcome:
 
 
 @dataclass(frozen=True)
+class Exam:
+    """A model to be tested on all test images, or on those at the int64 indices `images`."""
+
+    params: Tensors
+    buffers: Tensors = field(default_factory=dict)
+    images: Tensor | None = None
+
+
+@dataclass(frozen=True)
 class Evaluation:
-    """A model on the test set. correct: bool [test images]; loss: the mean over them."""
+    """What came of an exam. correct: bool [images]; loss: the mean over them."""
 
     correct: Tensor
     loss: float
@@ -76,8 +88,8 @@ class Engine(Protocol):
         """Carry them out, giving each reply with its assignment's index, in any order."""
         ...
 
-    def evaluate(self, models: Sequence[tuple[Tensors, Tensors]]) -> list[Evaluation]:
-        """Evaluate (parameters, buffers) pairs on the test set."""
+    def evaluate(self, exams: Sequence[Exam]) -> list[Evaluation]:
+        """Test models, each on its images."""
         ...
 
     def close(self) -> None:

@@ -8,7 +8,10 @@ from torch import Tensor, nn
 
 from feddst.engines.base import Job, Outcome
 from feddst.engines.readjust import readjust
+from feddst.engines.reports import make_reports
+from feddst.engines.ticket import take_ticket
 from feddst.errors import TrainingError
+from feddst.methods.lotteryfl import kept_masks
 from feddst.models import load, persistent_buffers
 from feddst.protocol import ClientState, Masks, Tensors, Update, minibatches, packed, positions_of
 from feddst.protocol.keys import torch_seed
@@ -41,12 +44,16 @@ class Client:
                 theta.sub_(self.velocity[name].mul_(work.local.momentum).add_(step), alpha=work.local.lr)
         return loss.detach()
 
-    def mean_gradient(self, images: Tensor) -> dict[str, Tensor]:
-        """The task loss's gradient averaged over `images`, dense, with dropout off and BatchNorm frozen."""
+    def mean_gradient(self, images: Tensor, temperature: float = 1.0) -> dict[str, Tensor]:
+        """The task loss's gradient averaged over `images`, dense, with dropout off and BatchNorm frozen.
+
+        The network's outputs are divided by `temperature`.
+        """
         self.module.eval()
         total = {name: torch.zeros_like(value) for name, value in self.params.items()}
         for chunk in torch.split(images, 256):
-            loss = F.cross_entropy(self.module(self.job.inputs[chunk]), self.job.labels[chunk], reduction="sum")
+            outputs = self.module(self.job.inputs[chunk]) / temperature
+            loss = F.cross_entropy(outputs, self.job.labels[chunk], reduction="sum")
             for name, g in self._gradients(loss).items():
                 total[name] += g / len(images)
         self.module.train()
@@ -62,15 +69,18 @@ class Client:
 def train_client(module: nn.Module, job: Job) -> Outcome:
     """Carry out one job in `module`, whose tensors are overwritten."""
     sent, work, device = job.broadcast, job.work, job.inputs.device
-    kept = {name: job.state.tensors[name] for name in work.keep if name in job.state.tensors}
-    load(module, {**sent.params, **kept}, sent.buffers)
+    masks: Masks = sent.masks
+    weights: Tensors = {**sent.params, **{name: job.state.tensors.get(name, job.initial[name]) for name in work.keep}}
+    if work.ticket is not None:
+        job, masks, weights = take_ticket(module, job, work.ticket)
+    load(module, weights, sent.buffers)
     module.train()
     params = dict(module.named_parameters())
     client = Client(
         module=module,
         job=job,
         params=params,
-        masks={name: mask.to(device) for name, mask in sent.masks.items()},
+        masks={name: mask.to(device) for name, mask in masks.items()},
         received={name: value.detach().clone() for name, value in params.items()},
         velocity={name: torch.zeros_like(value) for name, value in params.items()},
     )
@@ -113,7 +123,8 @@ def _outcome(client: Client, loss: float) -> Outcome:
                 f"(lower local.lr, now {work.local.lr:g})"
             )
     masks = {name: mask.cpu() for name, mask in client.masks.items()}
-    changed = any(not torch.equal(mask, job.broadcast.masks[name]) for name, mask in masks.items())
+    held = job.broadcast.masks
+    changed = any(name not in held or not torch.equal(mask, held[name]) for name, mask in masks.items())
     buffers = {name: value.detach().cpu().clone() for name, value in persistent_buffers(client.module)}
     sent = {name: value for name, value in final.items() if work.train and name not in work.keep}
     update = Update(
@@ -123,14 +134,7 @@ def _outcome(client: Client, loss: float) -> Outcome:
         params=packed(sent, positions_of(masks)),
         buffers=buffers if work.train else {},
         masks=masks if changed else None,
-        extra=_reports(client),
+        extra=make_reports(client),
     )
-    kept = ClientState({**job.state.tensors, **{name: final[name] for name in work.keep}})
-    return Outcome(update, kept, loss)
-
-
-def _reports(client: Client) -> dict[str, Tensors]:
-    if "gradient" not in client.job.work.report:
-        return {}
-    images = torch.arange(len(client.job.labels), device=client.job.inputs.device)
-    return {"gradient": {name: g.cpu() for name, g in client.mean_gradient(images).items()}}
+    kept = {name: final[name] for name in work.keep} | (kept_masks(masks) if work.ticket is not None else {})
+    return Outcome(update, ClientState({**job.state.tensors, **kept}), loss)

@@ -11,14 +11,14 @@ from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any
 
+import torch
 from torch import nn
 
 from feddst.data import Dataset
-from feddst.engines.base import Assignment, Evaluation, Reply
-from feddst.engines.reference import chunk_starts, joined
+from feddst.engines.base import Assignment, Evaluation, Exam, Reply
+from feddst.engines.reference import CHUNK, joined
 from feddst.engines.worker import Chunk, Load, Request, Setup, receive, send
 from feddst.errors import TrainingError
-from feddst.protocol import Tensors
 from feddst.wire import CODECS
 
 
@@ -26,7 +26,7 @@ class ProcessEngine:
     """Hands each assignment to the next idle worker. `close` ends the workers; so does the end of this process."""
 
     def __init__(self, module: nn.Module, dataset: Dataset, workers: int) -> None:
-        self._starts = chunk_starts(dataset)
+        self._chunks = torch.split(torch.arange(len(dataset.test_labels)), CHUNK)
         self._workers = [_start() for _ in range(workers)]
         self._idle: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="feddst-worker")
@@ -44,8 +44,11 @@ class ProcessEngine:
             for future in futures:
                 future.cancel()
 
-    def evaluate(self, models: Sequence[tuple[Tensors, Tensors]]) -> list[Evaluation]:
-        return [self._evaluate(model) for model in models]
+    def evaluate(self, exams: Sequence[Exam]) -> list[Evaluation]:
+        """An exam on all test images is shared out in chunks, others go whole to one worker each."""
+        wholes = {i: self._whole(exam) for i, exam in enumerate(exams) if exam.images is None}
+        parts = {i: self._threads.submit(self._ask, exam) for i, exam in enumerate(exams) if exam.images is not None}
+        return [wholes[i] if i in wholes else parts[i].result() for i in range(len(exams))]
 
     def close(self) -> None:
         for worker in self._workers:
@@ -54,10 +57,10 @@ class ProcessEngine:
         for worker in self._workers:
             worker.communicate()
 
-    def _evaluate(self, model: tuple[Tensors, Tensors]) -> Evaluation:
+    def _whole(self, exam: Exam) -> Evaluation:
         for worker in self._workers:
-            _exchange(worker, Load(model))
-        chunks: Iterable[Any] = self._threads.map(self._ask, map(Chunk, self._starts))
+            _exchange(worker, Load(exam))
+        chunks: Iterable[Any] = self._threads.map(self._ask, map(Chunk, self._chunks))
         return joined(list(chunks))
 
     def _ask(self, request: Request) -> Any:

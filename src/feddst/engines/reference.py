@@ -9,10 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from feddst.data import Dataset
-from feddst.engines.base import Assignment, Evaluation, Reply
+from feddst.engines.base import Assignment, Evaluation, Exam, Reply
 from feddst.engines.exchange import answer
 from feddst.models import load
-from feddst.protocol import Tensors
 
 CHUNK = 500
 """Test images per forward pass: fixed, so that no result depends on how chunks are shared out."""
@@ -32,15 +31,19 @@ class ReferenceEngine:
                 reply = answer(self._module, self._placed(assignment))
             yield index, reply
 
-    def evaluate(self, models: Sequence[tuple[Tensors, Tensors]]) -> list[Evaluation]:
-        starts = chunk_starts(self._dataset)
-        return [joined([self.evaluate_chunk(model, start) for start in starts]) for model in models]
+    def evaluate(self, exams: Sequence[Exam]) -> list[Evaluation]:
+        return [self.examine(exam) for exam in exams]
 
-    def evaluate_chunk(self, model: tuple[Tensors, Tensors], start: int) -> tuple[Tensor, float]:
-        """Which of the `CHUNK` test images from `start` on a model gets right, and the sum of their losses."""
-        images = self._dataset.test_images[start : start + CHUNK]
-        labels = self._dataset.test_labels[start : start + CHUNK].to(self._device)
-        load(self._module, *model)
+    def examine(self, exam: Exam) -> Evaluation:
+        """One exam, from beginning to end."""
+        images = torch.arange(len(self._dataset.test_labels)) if exam.images is None else exam.images
+        return joined([self.evaluate_chunk(exam, chunk) for chunk in torch.split(images, CHUNK)])
+
+    def evaluate_chunk(self, exam: Exam, chunk: Tensor) -> tuple[Tensor, float]:
+        """Which of the test images at these indices a model gets right, and the sum of their losses."""
+        images = self._dataset.test_images[chunk]
+        labels = self._dataset.test_labels[chunk].to(self._device)
+        load(self._module, exam.params, exam.buffers)
         self._module.eval()
         with reproducible(), torch.no_grad():
             outputs = self._module(_fast_layout(self._dataset.inputs(images).to(self._device)))
@@ -53,11 +56,6 @@ class ReferenceEngine:
     def _placed(self, assignment: Assignment) -> Assignment:
         inputs = _fast_layout(assignment.inputs.to(self._device))
         return replace(assignment, inputs=inputs, labels=assignment.labels.to(self._device))
-
-
-def chunk_starts(dataset: Dataset) -> range:
-    """Where each chunk of the test set begins."""
-    return range(0, len(dataset.test_labels), CHUNK)
 
 
 def joined(chunks: Sequence[tuple[Tensor, float]]) -> Evaluation:

@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from feddst.data import Dataset
-from feddst.engines.base import Assignment
+from feddst.engines.base import Assignment, Exam
 from feddst.engines.reference import ReferenceEngine
-from feddst.protocol import Tensors
 from feddst.wire import CODECS, ValueCodec, register
 
 _LENGTH = struct.Struct("<Q")
@@ -36,19 +35,19 @@ class Setup:
 
 @dataclass(frozen=True)
 class Load:
-    """Remember a model for the chunks to come."""
+    """Remember an exam for the chunks to come."""
 
-    model: tuple[Tensors, Tensors]
+    exam: Exam
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Evaluate the remembered model on the chunk that begins at `start`."""
+    """Test the remembered exam's model on the test images at these indices."""
 
-    start: int
+    images: Tensor
 
 
-Request = Setup | Assignment | Load | Chunk
+Request = Setup | Assignment | Exam | Load | Chunk
 
 
 def send(pipe: IO[bytes], message: Any) -> None:
@@ -79,16 +78,18 @@ class Worker:
             if codec.name not in CODECS:
                 register(codec)
         self._engine = ReferenceEngine(setup.module, setup.dataset, torch.device("cpu"))
-        self._model: tuple[Tensors, Tensors] = ({}, {})
+        self._exam = Exam({})
 
     def answer(self, request: Request) -> Any:
         if isinstance(request, Assignment):
             [(_, reply)] = self._engine.train([request])
             return reply
+        if isinstance(request, Exam):
+            return self._engine.examine(request)
         if isinstance(request, Chunk):
-            return self._engine.evaluate_chunk(self._model, request.start)
+            return self._engine.evaluate_chunk(self._exam, request.images)
         if isinstance(request, Load):
-            self._model = request.model
+            self._exam = request.exam
         return None
 
 

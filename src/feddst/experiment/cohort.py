@@ -29,7 +29,7 @@ def participants(method: Method, state: ServerState, config: CohortConfig, clien
 
 def _straggling_epochs(state: ServerState, config: CohortConfig, cohort: list[int], epochs: int) -> dict[int, int]:
     """For each straggler's place in the cohort, how many epochs it manages: 1 … E−1, all equally likely."""
-    count = round(config.stragglers * len(cohort)) if epochs > 1 else 0
+    count = round(config.stragglers * len(cohort)) if epochs > 1 and state.round > 0 else 0
     draws = generator(state.seed, "stragglers", state.round)
     places = draws.choice(len(cohort), size=count, replace=False)
     return (

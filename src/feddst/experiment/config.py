@@ -9,13 +9,23 @@ from feddst.data import DataConfig
 from feddst.engines import EngineConfig
 from feddst.errors import OptionError
 from feddst.experiment.metrics import Accounting
-from feddst.methods import METHODS, Method, ServerMomentum
+from feddst.methods import (
+    METHODS,
+    Adaptive,
+    Lottery,
+    Method,
+    OneShot,
+    Reconfiguration,
+    ServerMomentum,
+    SharedLayers,
+    Votes,
+)
 from feddst.models import ModelConfig
 from feddst.options import flatten, hint, one_of, option, updated, validate
 from feddst.protocol import Growth, LocalTraining, Proximal
 from feddst.protocol.keys import LARGEST_SEED
 from feddst.sparsity import Sparsity, Timetable
-from feddst.wire import WireConfig
+from feddst.wire import WireConfig, general_codecs
 
 CHANGEABLE = frozenset({"rounds", "cap_gib", "min_clients", "engine.workers"})
 """What may differ when a run is resumed: how far it goes, what stops it, and how many processes work on it."""
@@ -52,6 +62,9 @@ class RunConfig:
         1, "a round with fewer updates changes nothing, and stops the run if some were refused", at_least=1
     )
     eval_every: int = option(5, "evaluate every this many rounds, and after the last", at_least=1)
+    personal_images: int = option(
+        200, "test at most this many images on each client's own model, if the method makes such", at_least=1
+    )
     checkpoint_every: int = option(10, "write a checkpoint every this many rounds, and after the last", at_least=1)
     data: DataConfig = DataConfig()
     model: ModelConfig = ModelConfig()
@@ -62,6 +75,12 @@ class RunConfig:
     growth: Growth = Growth()
     proximal: Proximal = Proximal()
     server: ServerMomentum = ServerMomentum()
+    adaptive: Adaptive = Adaptive()
+    oneshot: OneShot = OneShot()
+    prunefl: Reconfiguration = Reconfiguration()
+    lottery: Lottery = Lottery()
+    lg: SharedLayers = SharedLayers()
+    sign: Votes = Votes()
     wire: WireConfig = WireConfig()
     engine: EngineConfig = EngineConfig()
 
@@ -76,13 +95,26 @@ class RunConfig:
         if self.min_clients > self.cohort.size:
             raise OptionError(f"min_clients must be at most cohort.size ({self.cohort.size}), got {self.min_clients}")
         self.wire.check()
+        self._refuse_votes()
         self.engine.torch_device()
+
+    def _refuse_votes(self) -> None:
+        """Raise if values would go through a codec for votes that the method does not fix itself."""
+        pins = method_named(self.method).pins
+        for name, codec in {"wire.values": self.wire.values, "wire.download": self.wire.download}.items():
+            if codec not in general_codecs() and pins.get(name) != codec:
+                raise OptionError(f"{name} must be {one_of(general_codecs())} for {self.method}, got {codec!r}")
+
+
+def with_pins(config: RunConfig) -> RunConfig:
+    """The config with what its method fixes by definition."""
+    return updated(config, method_named(config.method).pins)
 
 
 def make_method(config: RunConfig) -> Method:
     """The method that a config names, with its groups of options and what it pins."""
     kind = method_named(config.method)
-    config = updated(config, kind.pins)
+    config = with_pins(config)
     return kind(**{field.name: getattr(config, field.name) for field in dataclasses.fields(kind)})
 
 
@@ -115,7 +147,7 @@ def reaches(stored: RunConfig, wanted: RunConfig) -> bool:
 
 def differences(stored: RunConfig, wanted: RunConfig) -> list[str]:
     """Options that differ between two configs beyond what a resumed run may change."""
-    old, new = flatten(stored), flatten(wanted)
+    old, new = flatten(with_pins(stored)), flatten(with_pins(wanted))
     return [
         f"{name} was {old[name]!r}, now {new[name]!r}"
         for name in old

@@ -33,14 +33,16 @@ class Traffic:
 class Ledger:
     """Running totals. All whole numbers, so that a resumed run adds up to the same.
 
-    `up` and `down` are what was really sent; the bits follow `formula`. `layers` are the sizes of the prunable
-    layers. `unsettled` holds, for the published way of adding up, what each client has been charged since the last
-    scheduled evaluation.
+    `up` and `down` are what was really sent. The bits follow `formula`, with so many of them a value each way (the
+    published code always counts 32). `layers` are the sizes of the prunable layers. `unsettled` holds, for the
+    published way of adding up, what each client has been charged since the last scheduled evaluation.
     """
 
     formula: Formula
     layers: Mapping[str, int]
     multiply_adds: Mapping[str, int]
+    up_width: float = 32
+    down_width: float = 32
     up: Traffic = field(default_factory=Traffic)
     down: Traffic = field(default_factory=Traffic)
     upload_bits: int = 0
@@ -54,16 +56,17 @@ class Ledger:
         """The bits of one update."""
         masks = sent.masks if update.masks is None else update.masks
         params = {name: sent.params[name] for name in update.params}
-        extras = sum(32 * value.numel() for tensors in update.extra.values() for value in tensors.values())
+        extras = sum(value.numel() for tensors in update.extra.values() for value in tensors.values())
         mask = 0 if update.masks is None else self._mask_bits(params, masks, down=False)
-        return self._value_bits(params, masks) + mask + extras
+        return self._value_bits(params, masks, self.up_width) + mask + round(self.up_width * extras)
 
     def upload_bound(self, sent: Broadcast, work: ClientWork) -> int:
         """The most bits that a client with these orders can upload."""
         params = {name: value for name, value in sent.params.items() if work.train and name not in work.keep}
-        mask = 0 if work.readjust is None else self._mask_bits(params, sent.masks, down=False)
-        extras = len(work.report) * sum(32 * value.numel() for value in sent.params.values())
-        return self._value_bits(params, sent.masks) + mask + extras
+        own_mask = work.readjust is not None or work.ticket is not None
+        mask = self._mask_bits(params, sent.masks, down=False) if own_mask else 0
+        extras = len(work.report) * sum(value.numel() for value in sent.params.values())
+        return self._value_bits(params, sent.masks, self.up_width) + mask + round(self.up_width * extras)
 
     def book_upload(self, client: int, bits: int) -> None:
         """A client's update arrived."""
@@ -72,21 +75,18 @@ class Ledger:
     def book_download(self, client: int, sent: Broadcast) -> None:
         """A client received the broadcast."""
         mask = self._mask_bits(sent.params, sent.masks, down=True) if sent.masks and self.mask_travels_down else 0
-        bits = self._value_bits(sent.params, sent.masks) + mask
+        bits = self._value_bits(sent.params, sent.masks, self.down_width) + mask
         self.download_bits += self._owed("download", client, bits)
 
     def charge_training(self, work: ClientWork, masks: Masks, images: int) -> None:
-        """One client trained; a readjustment adds one gradient that is dense in the weights alone."""
+        """One client trained; a readjustment or a report adds a gradient that is dense in the weights alone."""
         densities = {name: float(mask.float().mean()) for name, mask in masks.items()}
         passes = images * work.local.epochs if work.train else 0
         self.flops_dense += passes * training_flops(self.multiply_adds, {})
         self.flops_sparse += passes * training_flops(self.multiply_adds, densities)
-        if work.readjust is not None and work.readjust.growth.rule == "gradient":
-            last = min(work.local.batch, images)
-            growth = work.readjust.growth
-            seen = min(images, growth.max_images) if growth.images == "all" else last
-            mixed = {name: (2 * densities.get(name, 1.0) + 1) / 3 for name in self.multiply_adds}
-            self.flops_sparse += seen * training_flops(self.multiply_adds, mixed)
+        seen = _images_differentiated(work, images)
+        mixed = {name: (2 * densities.get(name, 1.0) + 1) / 3 for name in self.multiply_adds}
+        self.flops_sparse += seen * training_flops(self.multiply_adds, mixed)
 
     def close_round(self, *, mask_moved: bool, scheduled_evaluation: bool) -> None:
         """The round is over."""
@@ -117,11 +117,11 @@ class Ledger:
         self.unsettled[way][client] = bits
         return bits - before
 
-    def _value_bits(self, params: Tensors, masks: Masks) -> int:
+    def _value_bits(self, params: Tensors, masks: Masks, width: float) -> int:
         n, prunable, active = self._counts(params, masks)
         if self.formula == "published":
             return 32 * (n - prunable + active)
-        return round(32 * n * active / prunable) if prunable else 32 * n
+        return round(width * n * (active / prunable if prunable else 1))
 
     def _mask_bits(self, params: Tensors, masks: Masks, *, down: bool) -> int:
         n, prunable, active = self._counts(params, masks)
@@ -134,3 +134,15 @@ class Ledger:
         sizes = {name: size for name, size in self.layers.items() if name in params}
         active = sum(int(masks[name].sum()) if name in masks else size for name, size in sizes.items())
         return sum(value.numel() for value in params.values()), sum(sizes.values()), active
+
+
+def _images_differentiated(work: ClientWork, images: int) -> int:
+    """How many images a client takes a dense gradient over, beside its training; a Hessian's product counts twice."""
+    batch = min(work.local.batch, images)
+    seen = 0
+    if work.readjust is not None and work.readjust.growth.rule == "gradient":
+        growth = work.readjust.growth
+        seen += min(images, growth.max_images) if growth.images == "all" else batch
+    for report in work.report:
+        seen += (images if report.images == "all" else batch) * (2 if report.kind == "hessian-gradient" else 1)
+    return seen

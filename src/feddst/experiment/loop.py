@@ -58,8 +58,7 @@ def _round(runs: Sequence[Run], engine: Engine, watcher: Watcher) -> None:
     for index, reply in engine.train([assignment for _, _, assignment in given]):
         run, place, _ = given[index]
         run.receive(place, reply)
-    due = [run for run in runs if run.close_round()]
-    results = engine.evaluate([(run.state.params, run.state.buffers) for run in due])
-    evaluations = {id(run): result for run, result in zip(due, results, strict=True)}
+    exams = {id(run): run.exams() if run.close_round() else [] for run in runs}
+    results = iter(engine.evaluate([exam for run in runs for exam in exams[id(run)]]))
     for run in runs:
-        watcher.row(run, run.record(evaluations.get(id(run))))
+        watcher.row(run, run.record([next(results) for _ in exams[id(run)]]))

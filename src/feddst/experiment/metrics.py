@@ -24,16 +24,18 @@ class Row:
     """What is known after a round. Accuracies and `loss` are None in rounds without an evaluation.
 
     `accuracy` is the mean over all clients of the global model's accuracy on the client's own test set,
-    `accuracy_worst` the mean over the worst tenth of them, `accuracy_global` the plain one on all test
-    images. `clients` is how many updates were averaged, `refused` how many could not be used. Bytes, as they
-    were sent, bits, by formula, and FLOPs are totals since the first round; `…_mask_bytes` are those bytes that
-    were masks.
+    `accuracy_worst` the mean over the worst tenth of them, `accuracy_global` the plain one on all test images,
+    `accuracy_personal` the mean of each client's own model on (some of) its own test images, for methods whose
+    clients have models of their own. `clients` is how many updates were averaged, `refused` how many could not be
+    used. Bytes, as they were sent, bits, by formula, and FLOPs are totals since the first round; `…_mask_bytes` are
+    those bytes that were masks.
     """
 
     round: int
     accuracy: float | None
     accuracy_worst: float | None
     accuracy_global: float | None
+    accuracy_personal: float | None
     loss: float | None
     train_loss: float | None
     density: float
@@ -53,7 +55,9 @@ class Row:
 
     def unevaluated(self) -> "Row":
         """The row as it would be had the round not been evaluated."""
-        return replace(self, accuracy=None, accuracy_worst=None, accuracy_global=None, loss=None)
+        return replace(
+            self, accuracy=None, accuracy_worst=None, accuracy_global=None, accuracy_personal=None, loss=None
+        )
 
     def upload(self, accounting: Accounting) -> int:
         """Bits uploaded so far, by this way of counting."""
@@ -70,6 +74,7 @@ class Summary:
     best: float
     best_round: int
     final: float
+    final_personal: float | None
     last_ten: float
     rounds: int
     upload_bytes: int
@@ -109,6 +114,7 @@ def summarise(rows: Sequence[Row], stopped_by: str) -> Summary:
         best=scores[best],
         best_round=seen[best][0],
         final=scores[-1],
+        final_personal=next((row.accuracy_personal for row in reversed(rows) if row.accuracy is not None), None),
         last_ten=float(np.mean(scores[-10:])),
         rounds=rows[-1].round,
         upload_bytes=rows[-1].upload_bytes,

@@ -17,8 +17,9 @@ class Pace:
         self._recent: list[float] = []
 
     def add(self, row: Row) -> None:
-        """A round has ended."""
-        self._recent = [*self._recent, row.seconds][-RECENT:]
+        """A round has ended. Round 0, where a method only asks for something, says nothing of the others."""
+        if row.round > 0:
+            self._recent = [*self._recent, row.seconds][-RECENT:]
 
     @property
     def seconds_a_round(self) -> float:

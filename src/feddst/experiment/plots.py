@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's palette, which colour-blind readers can tell apart; its yellow is too faint for lines."""
+STYLES = ("-", "--", ":", "-.")
 GREY = "#8a8a8a"
 FEW_POINTS = 30
 LABEL_GAP = 0.05
@@ -69,7 +70,7 @@ def _draw(figure: "Figure", comparison: Comparison) -> None:
         if not len(line.mean):
             continue
         colour = COLOURS[i % len(COLOURS)]
-        style = "-" if i < len(COLOURS) else "--"
+        style = STYLES[i // len(COLOURS) % len(STYLES)]
         marker = "o" if len(line.mean) <= FEW_POINTS else ""
         axes.plot(line.upload, line.mean, style, color=colour, linewidth=1.8, marker=marker, markersize=3.5)
         if len(comparison.config.seeds) > 1:

@@ -1,7 +1,8 @@
-"""Settings by name: every row of the paper's Tables 1 to 3 that our methods cover, twice, and a quick look.
+"""Settings by name: every row of the paper's Tables 1 to 3, twice, its sweeps, and two quick looks.
 
 `table1-feddst` is as the paper's text has it, `table1-feddst-published` as its published code has it: the code's
-departures are values of ordinary options. `table1` and `table1-published` compare all covered rows of a table.
+departures are values of ordinary options. `table1` and `table1-published` compare all rows of a table;
+`table1-alpha`, `-sparsity` and `-schedule` vary one option of FedDST.
 """
 
 import dataclasses
@@ -48,12 +49,12 @@ class Row:
     name: str
     title: str
     method: str
-    own: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    own: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def entry(self) -> str:
         """The row as a comparison names it."""
-        return ":".join([self.method, *(f"{name}={value:g}" for name, value in self.own.items())])
+        return _entry(self.method, self.own)
 
 
 _PATHOLOGICAL = {"data.partition": "classes", "data.clients": 400, "data.classes_per_client": 2}
@@ -109,11 +110,32 @@ _PUBLISHED = {
     "growth.images": "last-batch",
     "growth.weights": "unpruned",
     "proximal.gradient": "detached",
+    "oneshot.client": "first",
+    "oneshot.kept": "S",
+    "oneshot.server_prunes": True,
+    "prunefl.variant": "published",
 }
 """What the published code does differently, one option each. Its partition is `shards` where ours is `classes`."""
 
 _READJUSTED = {"sparsity.level": 0.0, "readjust.alpha": 0.5, "readjust.every": 10}
 """The published code's documented commands for FedAvg and FedProx leave readjustment on, at its defaults."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """An option of FedDST that the paper varies, and the values it is given here."""
+
+    name: str
+    title: str
+    option: str
+    values: tuple[float, ...]
+
+
+SWEEPS = (
+    Sweep("alpha", "several α", "readjust.alpha", (0.001, 0.005, 0.01, 0.05, 0.1)),
+    Sweep("sparsity", "several sparsities", "sparsity.level", (0.5, 0.8, 0.9, 0.95)),
+    Sweep("schedule", "readjustment after several epochs E_p", "readjust.after_epoch", (1, 3, 5, 8, 10)),
+)
 
 
 def find_preset(name: str) -> Preset:
@@ -135,10 +157,14 @@ def _rows(table: Table, published: bool) -> list[Row]:
     usual = {"sparsity.level": table.level, "readjust.alpha": table.alpha, "readjust.every": table.every}
     dense = {name: value for name, value in _READJUSTED.items() if value != usual[name]} if published else {}
     with_prox = {"readjust.alpha": table.alpha_prox} if table.alpha_prox != table.alpha else {}
+    averaging = Row("fedavgm", "FedAvgM", "feddst" if published else "fedavgm", dense)
     return [
-        Row("fedavgm", "FedAvgM", "feddst" if published else "fedavgm", dense),
+        averaging,
         Row("fedprox", "FedProx (μ = 1)", "feddst+fedprox" if published else "fedprox", dense),
+        Row("fedavgm-bfloat16", "FedAvgM bfloat16", averaging.method, {**dense, "wire.values": "bfloat16"}),
         Row("randommask", "RandomMask", "randommask"),
+        Row("grasp", "GraSP", "grasp"),
+        Row("prunefl", "PruneFL", "prunefl"),
         Row("feddst", "FedDST", "feddst"),
         Row("feddst+fedprox", "FedDST + FedProx (μ = 1)", "feddst+fedprox", with_prox),
     ]
@@ -174,7 +200,7 @@ def _effective(method: str, options: Mapping[str, Any]) -> dict[str, Any]:
 def _run_preset(table: Table, row: Row, published: bool) -> Preset:
     options = {"method": row.method, **_shared(table, published), **row.own, "cap_gib": max(table.caps)}
     summary = f"{table.title}, {row.title}: {_source(published)}"
-    if published and row.name in ("fedavgm", "fedprox"):
+    if published and "sparsity.level" in row.own:
         summary += ", which readjusts here too (α = 0.5 at sparsity 0)"
     return Preset(f"{table.name}-{row.name}{_suffix(published)}", summary, "run", _effective(row.method, options))
 
@@ -183,6 +209,23 @@ def _compare_preset(table: Table, published: bool) -> Preset:
     methods = tuple(row.entry for row in _rows(table, published))
     options = {"methods": methods, "caps": table.caps, **_shared(table, published)}
     return Preset(table.name + _suffix(published), f"{table.title}, all rows: {_source(published)}", "compare", options)
+
+
+def _sweep_presets(table: Table, published: bool) -> Iterator[Preset]:
+    """FedDST with one of its options varied, as in the paper's figures."""
+    for sweep in SWEEPS:
+        methods = tuple(_entry("feddst", {sweep.option: value}) for value in sweep.values)
+        options = {"methods": methods, "caps": table.caps, **_effective("feddst", _shared(table, published))}
+        summary = f"{table.title}, FedDST with {sweep.title}: {_source(published)}"
+        yield Preset(f"{table.name}-{sweep.name}{_suffix(published)}", summary, "compare", options)
+
+
+def _entry(method: str, own: Mapping[str, Any]) -> str:
+    return ":".join([method, *(f"{name}={_word(value)}" for name, value in own.items())])
+
+
+def _word(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _source(published: bool) -> str:
@@ -206,11 +249,27 @@ def _all() -> Iterator[Preset]:
             "eval_every": 3,
         },
     )
+    yield Preset(
+        "methods",
+        "MNIST: every method under one small upload cap, thirty rounds at most",
+        "compare",
+        {
+            "methods": (*METHODS, "fedavgm:wire.values=bfloat16"),
+            "caps": (0.12,),
+            "rounds": 30,
+            "data.dataset": "mnist",
+            "data.partition": "shards",
+            "prunefl.every": 10,
+            "prunefl.layer_times": "flops",
+            "eval_every": 3,
+        },
+    )
     for table in TABLES:
         for published in (False, True):
             for row in _rows(table, published):
                 yield _run_preset(table, row, published)
             yield _compare_preset(table, published)
+            yield from _sweep_presets(table, published)
 
 
 PRESETS: dict[str, Preset] = {preset.name: preset for preset in _all()}

@@ -3,21 +3,25 @@
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from torch import nn
 
 from feddst.data import Federation
-from feddst.engines import Assignment, Evaluation, Reply
+from feddst.engines import Assignment, Evaluation, Exam, Reply
+from feddst.engines.ticket import held_out_images
 from feddst.errors import CheckpointError, OptionError, TrainingError, WireError
 from feddst.experiment.cohort import Participant, participants
-from feddst.experiment.config import RunConfig, make_method
+from feddst.experiment.config import RunConfig, make_method, with_pins
 from feddst.experiment.costs import Formula, Ledger
-from feddst.experiment.metrics import GIB, Row, Summary, client_accuracies, summarise, worst_tenth
+from feddst.experiment.exams import Examiner, Scores
+from feddst.experiment.metrics import GIB, Row, Summary, summarise
 from feddst.experiment.storage import Checkpoint, RunDirectory, identity_of
 from feddst.experiment.wording import counted
 from feddst.models import check_fit, initial_model, multiply_adds
-from feddst.protocol import ClientState, ClientWork, Masks, SparseSum, Update, count_active
+from feddst.models.timing import layer_times
+from feddst.protocol import ClientState, ClientWork, Masks, ServerState, SparseSum, Tensors, Update, count_active
 from feddst.wire import (
     LARGEST_WEIGHT,
     Asked,
@@ -29,6 +33,7 @@ from feddst.wire import (
     largest_update,
     mask_bytes,
     model_layout,
+    nominal_bits,
 )
 
 log = logging.getLogger(__name__)
@@ -46,7 +51,7 @@ class Arrival:
     mask_bytes: int
     bits: int
     weight: int
-    loss: float
+    loss: float | None
     state: ClientState
 
 
@@ -76,21 +81,25 @@ class Run:
     def __init__(
         self, config: RunConfig, federation: Federation, module: nn.Module, directory: RunDirectory | None = None
     ) -> None:
+        config = with_pins(config)
         model = initial_model(module, prunable=config.model.prunable, dense=config.model.dense)
         self.config = config
         self.federation = federation
         self.method = make_method(config)
-        self.state = self.method.init(model, config.seed)
+        example = federation.dataset.inputs(federation.dataset.test_images[:1])
+        check_fit(module, example, federation.dataset.num_classes)
+        costs = partial(layer_times, module, example, config.local.batch, model.layers)
+        self.state = self.method.init(replace(model, layer_times=costs), config.seed)
         self.clients: dict[int, ClientState] = {}
         self.rows: list[Row] = []
         self.directory = directory
         self._first_round = self.state.round
         self._prunable = {layer.name: layer.size for layer in model.layers}
-        example = federation.dataset.inputs(federation.dataset.test_images[:1])
-        check_fit(module, example, federation.dataset.num_classes)
         check_size(model_layout(model.params, model.buffers))
         formula: Formula = "published" if config.accounting == "published" else "paper"
-        self._ledger = Ledger(formula, self._prunable, multiply_adds(module, example))
+        up, down = nominal_bits(config.wire.values), nominal_bits(config.wire.download)
+        self._ledger = Ledger(formula, self._prunable, multiply_adds(module, example), up, down)
+        self._examiner = Examiner(self.method, federation, config.seed, config.personal_images)
         self._identity = identity_of(model, federation) if directory is not None else ""
         self._history = MaskHistory(config.wire.remember)
         self._open: OpenRound | None = None
@@ -142,8 +151,11 @@ class Run:
             if who.work is not None:
                 inputs, labels = self.federation.client_data(who.client)
                 kept = self.clients.get(who.client, ClientState())
+                initial = _initial(self.state) if who.work.keep or who.work.ticket is not None else {}
                 assignments.append(
-                    Assignment(who.client, self.state.seed, parcel, who.work, inputs, labels, kept, self.config.wire)
+                    Assignment(
+                        who.client, self.state.seed, parcel, who.work, inputs, labels, kept, self.config.wire, initial
+                    )
                 )
         total = SparseSum(downlink.reference.broadcast.masks)
         self._open = OpenRound(self.state.round, downlink, assignments, total, began)
@@ -154,17 +166,20 @@ class Run:
         assert self._open is not None
         given = self._open.assignments[place]
         sent = self._open.downlink.reference.broadcast
-        self._ledger.charge_training(given.work, sent.masks, len(given.labels))
+        masks, loss = sent.masks, reply.loss if given.work.train else None
         try:
             update = self._read(reply.payload, given)
         except WireError as error:
             log.warning("round %d: the update of client %d was refused: %s", sent.round, given.client, error)
             self._open.refusals.append(f"client {given.client}'s because {error}")
             self._history.forget(given.client)
-            arrival = Arrival(given.client, len(reply.payload), 0, 0, 0, reply.loss, reply.state)
+            arrival = Arrival(given.client, len(reply.payload), 0, 0, 0, loss, reply.state)
         else:
-            bits, masks = self._ledger.upload_price(sent, update), mask_bytes(reply.payload)
-            arrival = Arrival(given.client, len(reply.payload), masks, bits, update.weight, reply.loss, reply.state)
+            masks = update.masks if given.work.ticket is not None and update.masks is not None else masks
+            sizes = len(reply.payload), mask_bytes(reply.payload)
+            bits = self._ledger.upload_price(sent, update)
+            arrival = Arrival(given.client, *sizes, bits, update.weight, loss, reply.state)
+        self._ledger.charge_training(given.work, masks, _images(given))
         self._open.arrivals[place] = arrival
 
     def close_round(self) -> bool:
@@ -186,10 +201,14 @@ class Run:
         self.stopped_by = self._why_stop()
         return self._scheduled(before.round) or bool(self.stopped_by)
 
-    def record(self, evaluation: Evaluation | None) -> Row:
-        """The round's row, written down, with a checkpoint where one is due."""
+    def exams(self) -> list[Exam]:
+        """What is to be tested now."""
+        return self._examiner.exams(self.state, self.clients)
+
+    def record(self, results: Sequence[Evaluation]) -> Row:
+        """The round's row, with the results of its exams if there were any; a checkpoint where one is due."""
         assert self._open is not None
-        row = self._row(evaluation, self._open)
+        row = self._row(self._examiner.scores(results, self.clients), self._open)
         self._open = None
         self.rows.append(row)
         if self.directory is not None:
@@ -221,7 +240,7 @@ class Run:
         """The update in a payload, added to the round's sum."""
         assert self._open is not None
         downlink = self._open.downlink
-        most = given.work.local.weight(len(given.labels))
+        most = given.work.local.weight(_images(given))
         asked = Asked(downlink.reference, given.work, given.client, most, self.config.wire)
         update = decode_update(payload, asked)
         try:
@@ -232,7 +251,7 @@ class Run:
 
     def _enough(self, ended: OpenRound) -> bool:
         """Whether there are updates enough to average. Raises if there would be, had none been refused."""
-        updates, least = ended.total.updates, self.config.min_clients
+        updates, least = ended.total.updates, self.config.min_clients if ended.number else 1
         if updates >= least:
             return True
         found = f"round {ended.number} has {counted(updates, 'update')}, fewer than min_clients ({least})"
@@ -264,19 +283,15 @@ class Run:
         cap = self.config.cap_gib * GIB
         return "cap" if cap and self._uploaded() + self._next_upload() > cap else ""
 
-    def _row(self, evaluation: Evaluation | None, ended: OpenRound) -> Row:
-        accuracy = worst = overall = None
-        if evaluation is not None:
-            correct = evaluation.correct.numpy()
-            each = client_accuracies(correct, self.federation.partition.test)
-            accuracy, worst, overall = float(each.mean()), worst_tenth(each), float(correct.mean())
+    def _row(self, scores: Scores, ended: OpenRound) -> Row:
         active, size = count_active(self.state.masks), sum(self._prunable.values())
         return Row(
             round=ended.number,
-            accuracy=accuracy,
-            accuracy_worst=worst,
-            accuracy_global=overall,
-            loss=None if evaluation is None else evaluation.loss,
+            accuracy=scores.accuracy,
+            accuracy_worst=scores.worst,
+            accuracy_global=scores.overall,
+            accuracy_personal=scores.personal,
+            loss=scores.loss,
             train_loss=_mean_loss(ended.in_order()),
             density=sum(active.get(name, n) for name, n in self._prunable.items()) / size if size else 1.0,
             entered=self._moved[0],
@@ -303,6 +318,21 @@ def _movement(before: Masks, after: Masks) -> tuple[int, int]:
 
 
 def _mean_loss(arrivals: Sequence[Arrival]) -> float | None:
-    """The mean over clients by weight."""
-    weight = sum(arrival.weight for arrival in arrivals)
-    return sum(arrival.loss * arrival.weight for arrival in arrivals) / weight if weight else None
+    """The mean over clients by weight; None if nobody trained."""
+    trained = [(arrival.loss, arrival.weight) for arrival in arrivals if arrival.loss is not None]
+    weight = sum(weight for _, weight in trained)
+    return sum(loss * weight for loss, weight in trained) / weight if weight else None
+
+
+def _images(given: Assignment) -> int:
+    """How many images a client trains on, or takes its reports over."""
+    ticket, images = given.work.ticket, len(given.labels)
+    return images if ticket is None else images - held_out_images(images, ticket.held_out)
+
+
+def _initial(state: ServerState) -> Tensors:
+    """The weights that clients begin with where they have none: from the state, so that a resumed run has the same.
+
+    A method whose server moves those weights keeps the initial ones as `initial/…` beside them.
+    """
+    return {name: state.extra.get(f"initial/{name}", value) for name, value in state.params.items()}

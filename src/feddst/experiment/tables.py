@@ -8,6 +8,10 @@ from feddst.experiment.metrics import GIB, MIB
 from feddst.experiment.wording import WAYS
 
 SHORT, PARTIAL = "*", "†"
+MANY = 6
+"""More entries than this are too many for one sentence."""
+OWN = "own models"
+"""The column for clients' own models, if a method makes such."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +64,24 @@ def table(comparison: Comparison) -> list[list[str]]:
     """The table as text, a heading first: an entry a row, a cap a column, then what was sent in all."""
     caps = columns(comparison)
     heading = [f"{cap:g} GiB" for cap in caps] if comparison.config.caps else ["whole run"]
+    own = has_own_models(comparison)
     rows = [
-        [label, *(str(cell(comparison, label, cap)) for cap in caps), *traffic(comparison, label)]
+        [
+            label,
+            *(str(cell(comparison, label, cap)) for cap in caps),
+            *([str(personal(comparison, label))] if own else []),
+            *traffic(comparison, label),
+        ]
         for label in comparison.config.methods
     ]
-    return [["method", *heading, "MiB up", "MiB down"], *rows]
+    return [["method", *heading, *([OWN] if own else []), "MiB up", "MiB down"], *rows]
+
+
+def personal(comparison: Comparison, label: str) -> Cell:
+    """The accuracy of clients' own models at the end of an entry's runs, where clients have such."""
+    seen = [[row.accuracy_personal for row in curve.rows] for curve in comparison.of(label)]
+    tested = [[score for score in scores if score is not None] for scores in seen]
+    return Cell(tuple(100 * scores[-1] for scores in tested if scores))
 
 
 def traffic(comparison: Comparison, label: str) -> list[str]:
@@ -79,7 +96,13 @@ def caption(comparison: Comparison) -> str:
     over = f", mean ± standard deviation over {len(comparison.config.seeds)} seeds" if several else ", one seed"
     way = WAYS[comparison.config.base.accounting]
     under = f" under caps on the upload, {way}" if comparison.config.caps else ""
-    return f"Best mean client accuracy [%]{under}{over}; bytes sent in whole runs, measured."
+    own = f"; {OWN}: at the end, on some of each client's own test images" if has_own_models(comparison) else ""
+    return f"Best mean client accuracy [%]{under}{over}{own}; bytes sent in whole runs, measured."
+
+
+def has_own_models(comparison: Comparison) -> bool:
+    """Whether some method here gives each client a model of its own."""
+    return any(row.accuracy_personal is not None for curve in comparison.curves for row in curve.rows)
 
 
 def notes(comparison: Comparison) -> list[str]:
@@ -105,7 +128,7 @@ def markdown(comparison: Comparison, picture: str = "") -> str:
 
 
 def headline(comparison: Comparison) -> str:
-    """One sentence on the table's last column: the last entry against the others."""
+    """One sentence on the table's last cap: the last entry against the others, or against the best of many."""
     cap = columns(comparison)[-1]
     *others, last = comparison.config.methods
     way = WAYS[comparison.config.base.accounting]
@@ -113,6 +136,8 @@ def headline(comparison: Comparison) -> str:
     main = cell(comparison, last, cap)
     if not main.values:
         return f"{where} {last} has not been evaluated yet."
+    if len(others) > MANY:
+        others = [max(others, key=lambda label: max(cell(comparison, label, cap).values, default=0.0))]
     against = _joined([_against(main, label, cell(comparison, label, cap)) for label in others])
     seeds = len(main.values)
     over = "one seed" if seeds == 1 else f"means over {seeds} seeds"

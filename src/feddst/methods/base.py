@@ -7,7 +7,32 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from feddst.protocol import Broadcast, ClientWork, InitialModel, LocalTraining, ServerState, SparseSum
+from feddst.protocol import (
+    Broadcast,
+    ClientState,
+    ClientWork,
+    InitialModel,
+    LocalTraining,
+    ServerState,
+    SparseSum,
+    Tensors,
+)
+
+
+@dataclass(frozen=True)
+class Card:
+    """A method in a line of the table of methods.
+
+    `up` and `down` say what travels, `cost` the upload of a client in a round in bits by formula, with n weights and
+    biases, sparsity S and float32 values; `state` what a client keeps between rounds; `result` what comes out.
+    """
+
+    paper: str
+    up: str = "all weights"
+    down: str = "all weights"
+    cost: str = "32n"
+    state: str = "nothing"
+    result: str = "one model"
 
 
 @dataclass(frozen=True)
@@ -21,6 +46,7 @@ class Method(ABC):
 
     name: ClassVar[str]
     summary: ClassVar[str]
+    card: ClassVar[Card]
     pins: ClassVar[Mapping[str, Any]] = {}
     accepts_partial: ClassVar[bool] = False
 
@@ -31,7 +57,7 @@ class Method(ABC):
         """The state before the first round; `round` 0 if clients must be asked something before round 1."""
 
     def broadcast(self, state: ServerState) -> Broadcast:
-        """What goes down to every client of the round."""
+        """What goes down to every client of the round: all but what their work tells them to keep."""
         return Broadcast(state.round, state.params, state.buffers, state.masks)
 
     def cohort(self, state: ServerState, sampled: np.ndarray[Any, np.dtype[np.int64]]) -> list[int]:
@@ -41,6 +67,10 @@ class Method(ABC):
     @abstractmethod
     def work(self, state: ServerState, client: int) -> ClientWork:
         """What this client is asked to do in this round."""
+
+    def personal(self, state: ServerState, kept: ClientState) -> Tensors | None:
+        """The parameters of a client's own model, from what it keeps; None if all clients share one model."""
+        return None
 
     @abstractmethod
     def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:

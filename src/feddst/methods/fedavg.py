@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 
 import torch
 
-from feddst.methods.base import Method
+from feddst.methods.base import Card, Method
 from feddst.options import option
-from feddst.protocol import ClientWork, InitialModel, ServerState, SparseSum, Tensors
+from feddst.protocol import ClientWork, InitialModel, Masks, ServerState, SparseSum, Tensors, masked
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class FedAvg(Method):
 
     name: ClassVar[str] = "fedavg"
     summary: ClassVar[str] = "plain SGD on clients, weighted mean on the server (McMahan et al. 2017)"
+    card: ClassVar[Card] = Card("McMahan et al. 2017")
     pins: ClassVar[Mapping[str, Any]] = {"local.momentum": 0.0}
 
     def init(self, model: InitialModel, seed: int) -> ServerState:
@@ -38,6 +39,10 @@ class FedAvg(Method):
         """The server's step: new weights, and what it keeps for its next one. Here, the mean itself."""
         return total.mean(), state.extra
 
+    def forget(self, extra: Tensors, masks: Masks) -> Tensors:
+        """What the server keeps, without what belongs to weights that `masks` leave out."""
+        return extra
+
 
 @dataclass(frozen=True)
 class FedAvgM(FedAvg):
@@ -45,6 +50,7 @@ class FedAvgM(FedAvg):
 
     name: ClassVar[str] = "fedavgm"
     summary: ClassVar[str] = "FedAvg with momentum in the clients' SGD: what the FedDST paper calls FedAvgM"
+    card: ClassVar[Card] = Card("McMahan et al. 2017; named so by Bibikar et al. 2022")
     pins: ClassVar[Mapping[str, Any]] = {}
 
 
@@ -61,14 +67,18 @@ class FedAvgMServer(FedAvg):
 
     name: ClassVar[str] = "fedavgm-server"
     summary: ClassVar[str] = "FedAvg with momentum on the server: FedAvgM as Hsu et al. (2019) define it"
+    card: ClassVar[Card] = Card("Hsu et al. 2019")
 
     server: ServerMomentum = ServerMomentum()
 
     def init(self, model: InitialModel, seed: int) -> ServerState:
-        still = {name: torch.zeros_like(value) for name, value in model.params.items()}
+        still = {f"velocity/{name}": torch.zeros_like(value) for name, value in model.params.items()}
         return replace(super().init(model, seed), extra=still)
 
     def step(self, state: ServerState, total: SparseSum) -> tuple[Tensors, Tensors]:
         theta, mean = state.params, total.mean()
-        v = {name: self.server.beta * state.extra[name] + (mean[name] - theta[name]) for name in theta}
-        return {name: theta[name] + v[name] for name in theta}, v
+        v = {name: self.server.beta * state.extra[f"velocity/{name}"] + (mean[name] - theta[name]) for name in theta}
+        return {name: theta[name] + v[name] for name in theta}, {f"velocity/{name}": v[name] for name in v}
+
+    def forget(self, extra: Tensors, masks: Masks) -> Tensors:
+        return masked(extra, {f"velocity/{name}": mask for name, mask in masks.items()})

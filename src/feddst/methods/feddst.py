@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from feddst.errors import OptionError
+from feddst.methods.base import Card
 from feddst.methods.fedprox import FedProx
 from feddst.methods.randommask import RandomMask
 from feddst.protocol import ClientWork, Growth, Readjustment, ServerState, SparseSum, masked
@@ -22,6 +23,13 @@ class FedDST(RandomMask):
     name: ClassVar[str] = "feddst"
     summary: ClassVar[str] = (
         "sparse clients drop and grow connections, the server averages and prunes (Bibikar et al. 2022)"
+    )
+
+    card: ClassVar[Card] = Card(
+        "Bibikar et al. 2022",
+        "active weights; the mask when it was readjusted",
+        "active weights; the mask when it has changed",
+        "32(1−S)n, every ΔR rounds n more",
     )
 
     readjust: Timetable = Timetable()
@@ -38,7 +46,8 @@ class FedDST(RandomMask):
     def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:
         theta, extra = self.step(state, total)
         masks = prune_within(theta, state.budgets, among=total.held(), held=state.masks)
-        return state.next(params=masked(theta, masks), buffers=total.mean("buffers"), masks=masks, extra=extra)
+        kept = self.forget(extra, masks)
+        return state.next(params=masked(theta, masks), buffers=total.mean("buffers"), masks=masks, extra=kept)
 
     def check(self) -> None:
         super().check()
@@ -55,3 +64,13 @@ class FedDSTProx(FedProx, FedDST):
 
     name: ClassVar[str] = "feddst+fedprox"
     summary: ClassVar[str] = "FedDST with FedProx's proximal term in the clients' training"
+    card: ClassVar[Card] = replace(FedDST.card, paper="both")
+
+
+@dataclass(frozen=True)
+class RandomMaskProx(FedProx, RandomMask):
+    """RandomMask whose clients train with FedProx's proximal term."""
+
+    name: ClassVar[str] = "randommask+fedprox"
+    summary: ClassVar[str] = "RandomMask with FedProx's proximal term in the clients' training"
+    card: ClassVar[Card] = replace(RandomMask.card, paper="both")

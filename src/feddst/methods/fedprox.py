@@ -6,6 +6,7 @@ The server also averages what stragglers have after fewer epochs, where FedAvg l
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from feddst.methods.base import Card
 from feddst.methods.fedavg import FedAvgM
 from feddst.protocol import ClientWork, Proximal, ServerState
 
@@ -16,6 +17,7 @@ class FedProx(FedAvgM):
 
     name: ClassVar[str] = "fedprox"
     summary: ClassVar[str] = "FedAvgM with a proximal term on clients; takes stragglers' partial work (Li et al. 2020)"
+    card: ClassVar[Card] = Card("Li et al. 2020")
     accepts_partial: ClassVar[bool] = True
 
     proximal: Proximal = Proximal()

@@ -6,6 +6,7 @@ The FedDST paper's strongest baseline: as many bytes as FedDST, without ever mov
 from dataclasses import dataclass
 from typing import ClassVar
 
+from feddst.methods.base import Card
 from feddst.methods.fedavg import FedAvgM
 from feddst.protocol import InitialModel, ServerState, masked
 from feddst.sparsity import Sparsity, prune_to_budgets
@@ -17,6 +18,8 @@ class RandomMask(FedAvgM):
 
     name: ClassVar[str] = "randommask"
     summary: ClassVar[str] = "FedAvgM on a randomly drawn sparse network whose mask never moves"
+
+    card: ClassVar[Card] = Card("Bibikar et al. 2022", "active weights", "active weights", "32(1−S)n")
 
     sparsity: Sparsity = Sparsity()
 

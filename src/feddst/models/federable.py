@@ -64,14 +64,20 @@ def check_fit(module: nn.Module, example: Tensor, classes: int) -> None:
 
 
 def prunable_layers(module: nn.Module, prunable: Sequence[str] = (), dense: Sequence[str] = ()) -> tuple[Layer, ...]:
-    """Convolution and linear weights, or what `prunable` names, without what `dense` names."""
+    """Convolution and linear weights, or what `prunable` names, without what `dense` names and what is frozen.
+
+    A frozen weight has no gradient, by which most methods would tell that it matters.
+    """
     params = dict(module.named_parameters())
     names = _matching(params, prunable, "model.prunable") if prunable else _default_prunable(module, params)
     never = _never_masked(module, params)
     for name in prunable:
         if name in never:
             raise ModelError(f"model.prunable names {name}, but biases and norms are never masked")
-    names -= never | _matching(params, dense, "model.dense")
+    frozen = {name for name, value in params.items() if not value.requires_grad}
+    if prunable and names & frozen:
+        raise ModelError(f"model.prunable names {min(names & frozen)}, which is frozen (requires_grad is False)")
+    names -= never | frozen | _matching(params, dense, "model.dense")
     return tuple(
         Layer(name, tuple(value.shape), _bias_beside(params, name)) for name, value in params.items() if name in names
     )

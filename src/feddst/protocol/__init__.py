@@ -7,7 +7,7 @@ from feddst.protocol.model import InitialModel, Layer
 from feddst.protocol.state import Broadcast, ServerState
 from feddst.protocol.tensors import Masks, Positions, Tensors, count_active, masked, packed, positions_of, unpacked
 from feddst.protocol.update import ClientState, Update
-from feddst.protocol.work import ClientWork, Growth, LocalTraining, Proximal, Readjustment
+from feddst.protocol.work import ClientWork, Growth, LocalTraining, Proximal, Readjustment, Report, Ticket
 
 __all__ = [
     "Broadcast",
@@ -21,9 +21,11 @@ __all__ = [
     "Positions",
     "Proximal",
     "Readjustment",
+    "Report",
     "ServerState",
     "SparseSum",
     "Tensors",
+    "Ticket",
     "Update",
     "count_active",
     "generator",

@@ -24,3 +24,11 @@ def cut(order: Indices, batch: int) -> list[Indices]:
     if ends and batch > 1 and len(order) - ends[-1] == 1:
         ends.pop()
     return np.split(order.astype(np.int64), ends)
+
+
+def balanced(labels: NDArray[np.int64], size: int, draws: np.random.Generator) -> Indices:
+    """At most `size` images at random, as many of each class that occurs in `labels` as of the others."""
+    classes = np.unique(labels)
+    each = max(1, min(size // len(classes), int(min((labels == label).sum() for label in classes))))
+    chosen = [draws.permutation(np.flatnonzero(labels == label))[:each] for label in classes]
+    return np.concatenate(chosen).astype(np.int64)

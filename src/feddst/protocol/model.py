@@ -1,7 +1,9 @@
 """What a method is told about the model it federates."""
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from feddst.protocol.tensors import Tensors
 
@@ -19,10 +21,25 @@ class Layer:
         return math.prod(self.shape)
 
 
+TimeBasis = Literal["measured", "flops"]
+
+
+@dataclass(frozen=True)
+class LayerTimes:
+    """What a training step costs: for each active weight of a prunable layer, and whatever is active. In any unit."""
+
+    per_weight: Mapping[str, float]
+    constant: float = 0.0
+
+
 @dataclass(frozen=True)
 class InitialModel:
-    """Freshly drawn parameters and buffers, and which of the parameters may be pruned."""
+    """Freshly drawn parameters and buffers, and which of the parameters may be pruned.
+
+    `layer_times` finds out what a training step costs; it takes a while, so only methods that need it ask.
+    """
 
     params: Tensors
     layers: tuple[Layer, ...]
     buffers: Tensors = field(default_factory=dict)
+    layer_times: Callable[[TimeBasis], LayerTimes] | None = None

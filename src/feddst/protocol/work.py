@@ -19,13 +19,13 @@ class LocalTraining:
     order: Literal["shuffled", "fixed"] = option(
         "shuffled", "minibatches drawn anew each epoch, or (published code) once for the whole run"
     )
-    weigh_by: Literal["images", "batches"] = option(
-        "images", "a client's weight n_c in the average: its images, or (published code) its minibatches"
+    weigh_by: Literal["images", "batches", "equal"] = option(
+        "images", "a client's weight n_c in the average: its images, (published code) its minibatches, or 1"
     )
 
     def weight(self, images: int) -> int:
         """n_c of a client that trains on so many images."""
-        return images if self.weigh_by == "images" else -(-images // self.batch)
+        return {"images": images, "batches": -(-images // self.batch), "equal": 1}[self.weigh_by]
 
 
 @dataclass(frozen=True)
@@ -66,18 +66,50 @@ class Readjustment:
 
 
 @dataclass(frozen=True)
+class Report:
+    """One more tensor for each parameter to send back, dense, taken at the client's final weights.
+
+    `gradient` is the task loss's mean gradient g, `hessian-gradient` is Hg with the loss's Hessian H, `sign` is, for
+    each weight, +1 with probability (b + g)/2b and otherwise −1, where b is `bound` and g is cut to −b … b. They are
+    taken over all images of the client, over one minibatch drawn at random, or over one with as many images of each
+    class that the client holds. The network's outputs are divided by `temperature` first.
+    """
+
+    kind: Literal["gradient", "hessian-gradient", "sign"]
+    images: Literal["all", "minibatch", "balanced"] = "all"
+    temperature: float = 1.0
+    bound: float = 1.0
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """A client's own sparse network, found as a lottery ticket before the training of a round.
+
+    The client holds a mask of its own, all ones at first. The share `held_out` of its images is never trained on. If
+    the received weights under its mask get at least `threshold` of those right, each layer drops the share `prune` of
+    its active weights, the smallest, but none below `budgets`, and the rest go back to their initial values.
+    """
+
+    threshold: float
+    prune: float
+    held_out: float
+    budgets: Mapping[str, int]
+
+
+@dataclass(frozen=True)
 class ClientWork:
     """One client's orders for one round.
 
-    `report` names extra tensors to send back: `gradient` is the mean task gradient over the client's images
-    at the final weights, dense. `keep` names parameters that stay with the client: they are taken from its
-    own state where it has them, and never uploaded. With `train=False` the client only reports.
+    `report` asks for more tensors than the trained weights. `keep` names parameters that stay with the client: they
+    are taken from its own state where it has them, else from the initial weights, and never travel. With `train=False`
+    the client only reports.
     """
 
     local: LocalTraining
     readjust: Readjustment | None = None
     proximal: Proximal | None = None
-    report: tuple[Literal["gradient"], ...] = ()
+    ticket: Ticket | None = None
+    report: tuple[Report, ...] = ()
     keep: frozenset[str] = frozenset()
     train: bool = True
 

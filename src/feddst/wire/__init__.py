@@ -1,7 +1,7 @@
 """A sparse model as bytes, and back: the format is in docs/wire.md."""
 
 from feddst.wire.broadcast import Downlink, Parcel, decode_broadcast
-from feddst.wire.codecs import CODECS, register
+from feddst.wire.codecs import CODECS, general_codecs, nominal_bits, register
 from feddst.wire.config import WireConfig
 from feddst.wire.history import MaskHistory
 from feddst.wire.layout import Field, Layout, model_layout, update_layout
@@ -26,9 +26,11 @@ __all__ = [
     "decode_broadcast",
     "decode_update",
     "encode_update",
+    "general_codecs",
     "largest_update",
     "mask_bytes",
     "model_layout",
+    "nominal_bits",
     "register",
     "update_layout",
 ]

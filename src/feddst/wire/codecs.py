@@ -3,6 +3,7 @@
 from feddst.errors import OptionError, WireError
 from feddst.options import hint, one_of
 from feddst.wire.quantise import Quantised2, Quantised4, Quantised8
+from feddst.wire.sign import Sign
 from feddst.wire.values import BFloat16, Float16, Float32, ValueCodec
 
 CODECS: dict[str, ValueCodec] = {}
@@ -25,6 +26,17 @@ def codec_named(name: str, option: str) -> ValueCodec:
     return CODECS[name]
 
 
+def general_codecs() -> dict[str, ValueCodec]:
+    """The codecs that carry any numbers, by name: all but the one for votes."""
+    return {name: codec for name, codec in CODECS.items() if not isinstance(codec, Sign)}
+
+
+def nominal_bits(name: str) -> float:
+    """Bits a value by the codec of this name, in a large tensor."""
+    many = 2**16
+    return 8 * CODECS[name].size([many]) / many
+
+
 def codec_coded(code: int) -> ValueCodec:
     """The codec that a header names."""
     for codec in CODECS.values():
@@ -33,5 +45,5 @@ def codec_coded(code: int) -> ValueCodec:
     raise WireError(f"the header names value codec {code}, which is not known here")
 
 
-for _codec in (Float32(), BFloat16(), Float16(), Quantised8(), Quantised4(), Quantised2()):
+for _codec in (Float32(), BFloat16(), Float16(), Quantised8(), Quantised4(), Quantised2(), Sign()):
     register(_codec)

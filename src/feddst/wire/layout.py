@@ -97,7 +97,7 @@ def update_layout(sent: Broadcast, work: ClientWork) -> Layout:
     """The layout of what a client with these orders sends back."""
     params = {name: value for name, value in sent.params.items() if work.train and name not in work.keep}
     model = model_layout(params, sent.buffers if work.train else {})
-    reports = [field for group in work.report for field in _fields(group, sent.params)]
+    reports = [field for report in work.report for field in _fields(report.kind, sent.params)]
     return Layout((*model.fields, *reports))
 
 

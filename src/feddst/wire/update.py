@@ -55,14 +55,22 @@ class Asked:
 
     def check_masks(self, masks: Masks) -> None:
         """Raise unless the masks of layers that were not to be readjusted are those that were sent."""
-        budgets = {} if self.work.readjust is None else self.work.readjust.budgets
+        asked: set[str] = set()
+        for orders in (self.work.readjust, self.work.ticket):
+            asked |= set() if orders is None else set(orders.budgets)
         for layer, mask in masks.items():
-            if layer not in budgets and not torch.equal(mask, self.reference.broadcast.masks[layer]):
+            if layer not in asked and not torch.equal(mask, self.reference.broadcast.masks[layer]):
                 raise WireError(f"{layer} comes with a mask of its own, which nobody asked for")
 
     def check_count(self, layer: str, count: int) -> None:
         """Raise unless the mask that a client sends may keep so many weights of a layer."""
-        active, orders = self.reference.active.get(layer), self.work.readjust
+        active, orders, ticket = self.reference.active.get(layer), self.work.readjust, self.work.ticket
+        if ticket is not None and layer in ticket.budgets:
+            if count < ticket.budgets[layer]:
+                raise WireError(
+                    f"the mask of {layer} keeps {count} weights, at least {ticket.budgets[layer]} must stay"
+                )
+            return
         if active is None:
             raise WireError(f"{layer} comes with a mask, but is dense")
         if orders is None:
@@ -142,6 +150,8 @@ def largest_update(asked: Asked, wire: WireConfig) -> int:
     layout, sent = asked.layout, asked.reference.broadcast
     orders = asked.work.readjust
     mask_bytes = 0 if orders is None else _largest_mask(layout, asked.reference.active, orders, wire)
+    if asked.work.ticket is not None:
+        mask_bytes = most_mask_bytes(layout)
     budgets = {} if orders is None else orders.budgets
     counts = [
         max(count, budgets.get(field.name, 0)) if field.group == "params" and field.name in sent.masks else count

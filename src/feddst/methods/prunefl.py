@@ -1,0 +1,207 @@
+"""PruneFL (Jiang et al., IEEE TNNLS 2022): FedAvgM within a mask that the server chooses anew from dense gradients.
+
+In round 0 one client trains the dense network and sends its weights and its gradient; the server takes the weights over
+and chooses the first mask. After that, every ΔR rounds, clients send dense gradients beside their weights. Let g be
+their mean, t the time that a weight adds to a round, and T the time of a round without any. Of each layer's active
+weights the share 0.3·0.5^(r/10000), the smallest, may leave, and every inactive weight may enter; the others stay.
+Γ = Σg²/(T + Σt), over what is kept, is about how fast the loss falls. The server goes through the candidates of all
+layers by falling g²/t and keeps each while its g²/t exceeds Γ, which gives the largest Γ there is. What leaves is set
+to zero, and what enters starts there. How dense the network becomes is a result.
+
+As in the authors' code, training goes on from that first client's weights, and biases and norms, whose time is part of
+T, count in Γ. There, that client prunes again and again until its density settles, and clients gather squared gradients
+of all their steps; here it prunes once, and g is the mean over a client's images at the end of the round.
+
+`published` is what the FedDST authors' code compares with. It goes through *all* weights by falling g², whatever their
+magnitude, and keeps each while its g²/t is at least Γ (without biases) or it is among the first 1 − p of all. p is 0.3
+in round 0 and 0.3·0.5^(r−1) after that: it halves not in 10,000 rounds but in one. With reconfigurations in rounds 2,
+52, 102, … that is a floor of 70 % at first, of 85 % in round 2, and of all weights in round 52: for a network of a
+quarter of a million weights, p is less than one of them from round 18 on. So from the second reconfiguration on the
+mask is all ones, and the method is FedAvgM with gradients sent for nothing.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from feddst.errors import ModelError
+from feddst.methods.base import Card
+from feddst.methods.fedavg import FedAvgM
+from feddst.options import option
+from feddst.protocol import (
+    ClientWork,
+    InitialModel,
+    Masks,
+    Report,
+    ServerState,
+    SparseSum,
+    Tensors,
+    count_active,
+    masked,
+)
+from feddst.protocol.model import LayerTimes
+from feddst.sparsity import Sparsity, drop_smallest
+
+
+@dataclass(frozen=True)
+class Reconfiguration:
+    """When the server chooses the mask anew, and by what rule."""
+
+    every: int = option(50, "ΔR: rounds between reconfigurations", at_least=1)
+    prunable: float = option(
+        0.3, "share of each layer's active weights, the smallest, that may leave at first", at_least=0, below=1
+    )
+    halving: int = option(
+        10_000, "rounds in which that share halves; (published code) 1, whatever this says", at_least=1
+    )
+    layer_times: Literal["measured", "flops", "equal"] = option(
+        "measured",
+        "the time t of a layer's weights: measured on this machine when the run begins, its multiply-adds with T = 0, "
+        "or the same for all with T = 0; only the last two make the same run again",
+    )
+    variant: Literal["authors", "published"] = option(
+        "authors",
+        "the PruneFL authors' rule, or that of the FedDST authors' published code, which soon keeps every weight",
+    )
+
+    def due(self, r: int) -> bool:
+        """Whether round r ends with a reconfiguration."""
+        if self.variant == "published":
+            return r == 0 or (r >= 2 and (r - 2) % self.every == 0)
+        return r % self.every == 0
+
+    def share(self, r: int) -> float:
+        """The share of weights that may leave in round r."""
+        if self.variant == "published":
+            return float(self.prunable * 0.5 ** max(0, r - 1))
+        return float(self.prunable * 0.5 ** (r / self.halving))
+
+
+@dataclass(frozen=True)
+class PruneFL(FedAvgM):
+    """FedAvgM within a mask that maximises the loss's fall per time, as far as gradients tell."""
+
+    name: ClassVar[str] = "prunefl"
+    summary: ClassVar[str] = (
+        "FedAvgM in a mask chosen anew from dense gradients for the fastest fall of the loss (Jiang et al. 2022)"
+    )
+    card: ClassVar[Card] = Card(
+        "Jiang et al. 2022",
+        "active weights; in round 0 and every ΔR rounds the dense gradient",
+        "active weights; the mask when it has changed",
+        "32(1−S)n, every ΔR rounds 32n more",
+        result="one model; its S is found, not given",
+    )
+
+    prunefl: Reconfiguration = Reconfiguration()
+
+    def init(self, model: InitialModel, seed: int) -> ServerState:
+        every_weight = Sparsity(0.0, "uniform").budgets(model.layers)
+        times = self.times(model)
+        constant = {"time": torch.tensor(times.constant, dtype=torch.float64)}
+        each = {f"time/{name}": torch.tensor(t, dtype=torch.float64) for name, t in times.per_weight.items()}
+        return replace(
+            super().init(model, seed),
+            round=0,
+            masks={layer.name: torch.ones(layer.shape, dtype=torch.bool) for layer in model.layers},
+            budgets=every_weight,
+            extra={**constant, **each},
+        )
+
+    def times(self, model: InitialModel) -> LayerTimes:
+        """What a round costs, kept in the state from now on, since another measurement would find other times."""
+        if self.prunefl.layer_times == "equal":
+            n = sum(layer.size for layer in model.layers)
+            return LayerTimes({layer.name: 1 / n for layer in model.layers})
+        if model.layer_times is None:
+            raise ModelError(f"prunefl.layer_times is {self.prunefl.layer_times}, but nothing here can run the model")
+        return model.layer_times(self.prunefl.layer_times)
+
+    def cohort(self, state: ServerState, sampled: np.ndarray[Any, np.dtype[np.int64]]) -> list[int]:
+        return super().cohort(state, sampled if state.round > 0 else sampled[:1])
+
+    def work(self, state: ServerState, client: int) -> ClientWork:
+        work = super().work(state, client)
+        return replace(work, report=(Report("gradient"),)) if self.prunefl.due(state.round) else work
+
+    def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:
+        after = super().aggregate(state, total)
+        if not self.prunefl.due(state.round):
+            return after
+        g, share = total.mean("gradient"), self.prunefl.share(state.round)
+        each = {name: float(state.extra[f"time/{name}"]) for name in state.masks}
+        times = LayerTimes(each, float(state.extra["time"]))
+        if self.prunefl.variant == "published":
+            masks = reconfigure_published(g, state.masks, times, share)
+        else:
+            masks = reconfigure(after.params, g, state.masks, times, share)
+        return replace(
+            after,
+            params=masked(after.params, masks),
+            masks=masks,
+            budgets=count_active(masks),
+            extra=self.forget(after.extra, masks),
+        )
+
+
+def reconfigure(theta: Tensors, g: Tensors, masks: Masks, times: LayerTimes, share: float) -> dict[str, Tensor]:
+    """The new masks: of each layer's active weights all but the smallest `share`, and candidates while Γ rises."""
+    gain, time = _gains_and_times(g, masks, times)
+    kept = _in_a_row({name: _without_smallest(theta[name], mask, share) for name, mask in masks.items()})
+    dense = math.fsum(float((value.double() ** 2).sum()) for name, value in g.items() if name not in masks)
+    candidates = (~kept).nonzero().reshape(-1)
+    order = candidates[torch.argsort((gain / time)[candidates], descending=True, stable=True)]
+    gain_before = dense + gain[kept].sum() + _sum_before(gain[order])
+    time_before = times.constant + time[kept].sum() + _sum_before(time[order])
+    # g²/t > Γ, without dividing by what may be zero.
+    faster = (gain / time)[order] * time_before > gain_before
+    kept[order[: _leading(faster)]] = True
+    return _by_layer(kept, masks)
+
+
+def reconfigure_published(g: Tensors, masks: Masks, times: LayerTimes, share: float) -> dict[str, Tensor]:
+    """The new masks as the FedDST authors' code makes them: of all weights those with the largest g²."""
+    gain, time = _gains_and_times(g, masks, times)
+    order = torch.argsort(gain, descending=True, stable=True)
+    faster = (gain / time)[order] * (times.constant + _sum_before(time[order])) >= _sum_before(gain[order])
+    few = torch.arange(len(order)) <= (1 - share) * len(order)
+    kept = torch.zeros(len(order), dtype=torch.bool)
+    kept[order[: _leading(faster | few)]] = True
+    return _by_layer(kept, masks)
+
+
+def _without_smallest(theta: Tensor, mask: Tensor, share: float) -> Tensor:
+    """`mask` without this share of its weights, those of smallest magnitude."""
+    return drop_smallest(theta[None], mask[None], int(share * int(mask.sum())))[0]
+
+
+def _gains_and_times(g: Tensors, masks: Masks, times: LayerTimes) -> tuple[Tensor, Tensor]:
+    """g² and t of all prunable weights in a row: float64 [weights] each."""
+    gains = {name: g[name].double() ** 2 for name in masks}
+    return _in_a_row(gains), _in_a_row({name: torch.full_like(gains[name], times.per_weight[name]) for name in masks})
+
+
+def _in_a_row(layers: Tensors) -> Tensor:
+    """All layers' weights one after the other, [weights], by name: a resumed run may have them in another order."""
+    return torch.cat([layers[name].reshape(-1) for name in sorted(layers)])
+
+
+def _by_layer(row: Tensor, masks: Masks) -> dict[str, Tensor]:
+    """What `_in_a_row` was made from, in the shapes of `masks`."""
+    names = sorted(masks)
+    parts = torch.split(row, [masks[name].numel() for name in names])
+    return {name: part.reshape(masks[name].shape) for name, part in zip(names, parts, strict=True)}
+
+
+def _sum_before(values: Tensor) -> Tensor:
+    """For each place the sum of all values before it."""
+    return torch.cat([values.new_zeros(1), values.cumsum(0)])[:-1]
+
+
+def _leading(truths: Tensor) -> int:
+    """How many are true before the first that is not."""
+    return int(truths.to(torch.int64).cumprod(0).sum())
