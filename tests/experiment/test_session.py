@@ -64,7 +64,11 @@ def assert_same(one: Result, two: Result) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_learns(method: str, small_config: Configure, small_data: Dataset) -> None:
-    own: dict[str, dict[str, Any]] = {"prunefl": {"prunefl__layer_times": "flops"}, "sign-sgd": {"sign__lr": 0.03}}
+    own: dict[str, dict[str, Any]] = {
+        "prunefl": {"prunefl__layer_times": "flops"},
+        "sign-sgd": {"sign__lr": 0.03},
+        "feddst+fedadagrad": {"adaptive__lr": 0.05},
+    }
     result = run(
         small_config(method=method, rounds=12, local__lr=0.05, **own.get(method, {})), model=network, data=small_data
     )
