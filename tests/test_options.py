@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from feddst.cli.arguments import parse
 from feddst.errors import OptionError
-from feddst.options import Option, flatten, option, options_of, updated, validate
+from feddst.experiment import RunConfig
+from feddst.options import Option, as_words, flatten, option, options_of, updated, validate
 
 
 @dataclass(frozen=True)
@@ -110,3 +112,9 @@ def test_text_and_value_agree(count: int, share: float, sizes: list[int]) -> Non
     assert OPTIONS["count"].parse(str(count)) == count
     assert OPTIONS["inner.share"].parse(repr(share)) == share
     assert OPTIONS["sizes"].parse(",".join(map(str, sizes))) == tuple(sizes)
+
+
+def test_options_as_words_are_read_back_as_they_were() -> None:
+    typed = {"seed": 3, "model.dense": ("a", "b"), "oneshot.server_prunes": True, "local.lr": 0.5}
+    assert as_words(typed)[-3] == "--oneshot.server_prunes=true"
+    assert parse(as_words(typed), options_of(RunConfig)).values == typed

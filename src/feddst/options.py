@@ -182,6 +182,17 @@ def updated(config: T, values: Mapping[str, Any]) -> T:
     return changed
 
 
+def as_words(values: Mapping[str, Any]) -> list[str]:
+    """Options as they are typed: `--name value`, or `--name=true` for one that could stand alone."""
+    words: list[str] = []
+    for name, value in values.items():
+        if isinstance(value, bool):
+            words.append(f"--{name}={str(value).lower()}")
+        else:
+            words += [f"--{name}", ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]
+    return words
+
+
 def validate(config: Any) -> None:
     """Raise `OptionError` at the first option that holds a value it does not allow."""
     values = flatten(config)

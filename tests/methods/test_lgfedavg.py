@@ -1,6 +1,5 @@
 """LG-FedAvg by hand, resumed, and on digits: what is local never travels."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,6 @@ import torch
 from torch import nn
 
 from feddst.data import Dataset
-from feddst.data.mnist import load_mnist
 from feddst.errors import ModelError
 from feddst.experiment import RunConfig, run
 from feddst.experiment.loop import Silent
@@ -104,19 +102,6 @@ class Recorder(Silent):
 
     def stop(self) -> bool:
         return bool(self.last) and self.round >= self.last
-
-
-@pytest.fixture(scope="module")
-def digits() -> Dataset:
-    """A tenth of MNIST."""
-    whole = load_mnist()
-    return replace(
-        whole,
-        train_images=whole.train_images[:6000],
-        train_labels=whole.train_labels[:6000],
-        test_images=whole.test_images[:1000],
-        test_labels=whole.test_labels[:1000],
-    )
 
 
 def test_clients_learn_with_layers_of_their_own(digits: Dataset) -> None:

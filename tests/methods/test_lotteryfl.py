@@ -1,6 +1,5 @@
 """LotteryFL by hand, resumed, and on digits: clients end with masks that serve them better than the global model."""
 
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from feddst.data import Dataset
-from feddst.data.mnist import load_mnist
 from feddst.errors import WireError
 from feddst.experiment import Result, RunConfig, run
 from feddst.experiment.loop import Silent
@@ -128,19 +126,6 @@ class Recorder(Silent):
 
     def stop(self) -> bool:
         return bool(self.last) and self.round >= self.last
-
-
-@pytest.fixture(scope="module")
-def digits() -> Dataset:
-    """A tenth of MNIST."""
-    whole = load_mnist()
-    return replace(
-        whole,
-        train_images=whole.train_images[:6000],
-        train_labels=whole.train_labels[:6000],
-        test_images=whole.test_images[:1000],
-        test_labels=whole.test_labels[:1000],
-    )
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from feddst.data import Dataset, federate
-from feddst.data.mnist import load_mnist
 from feddst.engines import Assignment, Job, ReferenceEngine, Reply
 from feddst.engines.client import train_client
 from feddst.engines.reports import _signs
@@ -157,19 +156,6 @@ class StopAfter(Silent):
 
     def stop(self) -> bool:
         return self.round >= self.last
-
-
-@pytest.fixture(scope="module")
-def digits() -> Dataset:
-    """A tenth of MNIST."""
-    whole = load_mnist()
-    return replace(
-        whole,
-        train_images=whole.train_images[:6000],
-        train_labels=whole.train_labels[:6000],
-        test_images=whole.test_images[:1000],
-        test_labels=whole.test_labels[:1000],
-    )
 
 
 def test_a_federation_of_voters_learns_digits_with_one_bit_a_weight(digits: Dataset) -> None:

@@ -15,7 +15,7 @@ from feddst.cli.places import fresh
 from feddst.cli.screen import say, show_table
 from feddst.errors import OptionError
 from feddst.experiment.storage import write_atomically
-from feddst.options import option, updated
+from feddst.options import as_words, option, updated
 
 WIDTH = 100
 _PLACES = ("out", "markdown")
@@ -65,8 +65,5 @@ def _make_room(paths: list[Path]) -> None:
 
 def _command(values: Mapping[str, Any]) -> str:
     """The command line that measures the same."""
-    words = ["feddst", "bench", "wire"]
-    for name, value in values.items():
-        if name not in _PLACES:
-            words += [f"--{name}", ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]
-    return shlex.join(words)
+    given = {name: value for name, value in values.items() if name not in _PLACES}
+    return shlex.join(["feddst", "bench", "wire", *as_words(given)])

@@ -15,6 +15,7 @@ from feddst.experiment.config import refuse_ineffective
 from feddst.experiment.reports import PICTURE, TABLE
 from feddst.experiment.tables import caption, headline, notes, table
 from feddst.experiment.wording import counted
+from feddst.options import as_words
 
 
 def compare_command(given: Arguments) -> int:
@@ -27,7 +28,7 @@ def compare_command(given: Arguments) -> int:
     out = Path(given.values["out"]) if given.values.get("out") else fresh(f"compare-{config.base.data.dataset}")
     runs = counted(len(config.methods) * len(config.seeds), "run")
     opening = f"{runs} on {describe_setting(config.base)}; writing to {out}"
-    again = command("compare", *_words({**given.values, "out": str(out)}))
+    again = command("compare", *as_words({**given.values, "out": str(out)}))
     interruption = Interruption()
     try:
         with interruption, Reporter(interruption, opening) as reporter:
@@ -52,10 +53,3 @@ def show(comparison: Comparison) -> None:
     if (comparison.path / PICTURE).is_file():
         print(f"picture  {comparison.path / PICTURE}")
     print("\n" + headline(comparison))
-
-
-def _words(values: dict[str, object]) -> list[str]:
-    words: list[str] = []
-    for name, value in values.items():
-        words += [f"--{name}", ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]
-    return words

@@ -17,7 +17,7 @@ from feddst.experiment.metrics import Row
 from feddst.experiment.plots import accuracy_against_upload
 from feddst.experiment.storage import occupied, write_atomically
 from feddst.experiment.tables import markdown
-from feddst.options import flatten, updated
+from feddst.options import as_words, flatten, updated
 
 CURVES = "comparison.json"
 TABLE = "comparison.md"
@@ -76,17 +76,10 @@ def write_reports(comparison: Comparison) -> None:
 
 def command(config: CompareConfig) -> str:
     """The command line that stands for a config: what differs from the defaults."""
-    words = ["feddst", "compare", "--methods", ",".join(config.methods), "--seeds", _listed(config.seeds)]
-    words += ["--caps", _listed(config.caps)] if config.caps else []
+    own = {"methods": config.methods, "seeds": config.seeds} | ({"caps": config.caps} if config.caps else {})
     usual = flatten(RunConfig())
-    for name, value in flatten(config.base).items():
-        if value != usual[name]:
-            words += [f"--{name}", _listed(value) if isinstance(value, tuple) else str(value)]
-    return shlex.join(words)
-
-
-def _listed(values: tuple[Any, ...]) -> str:
-    return ",".join(str(value) for value in values)
+    changed = {name: value for name, value in flatten(config.base).items() if value != usual[name]}
+    return shlex.join(["feddst", "compare", *as_words({**own, **changed})])
 
 
 def _write_json(comparison: Comparison) -> None:
