@@ -6,9 +6,11 @@ READY := $(VENV)/.ready
 
 .PHONY: run test lint clean
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt CMakeLists.txt $(wildcard native/*)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@ls src/feddst/_native.*so >/dev/null 2>&1 || echo 'feddst._native could not be built, so feddst goes without it;' \
+		'to see why: $(BIN)/pip install --verbose --editable .'
 	touch $@
 
 run: $(READY)
@@ -23,4 +25,4 @@ test: lint
 	$(BIN)/python -m pytest --numprocesses 2
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build src/feddst/_native.*so .mypy_cache .ruff_cache .pytest_cache .hypothesis

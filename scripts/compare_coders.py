@@ -34,7 +34,7 @@ from feddst.bench.wire_updates import Exchange, NetworkName, exchange
 from feddst.bench.wire_values import value_section
 from feddst.data import federate
 from feddst.engines.base import Job
-from feddst.engines.client import train_client
+from feddst.engines.torch_client import train_client
 from feddst.experiment import RunConfig
 from feddst.methods import FedDST
 from feddst.models import initial_model, make_module, network

@@ -1,4 +1,5 @@
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -92,24 +93,22 @@ def test_a_run_cannot_be_resumed_with_another_config(feddst: Call, tmp_path: Pat
 def test_a_run_that_diverges_says_who_and_when_and_keeps_its_last_checkpoint(
     feddst: Call, tmp_path: Path, small: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import torch
+    from feddst.engines.native.client import NativeClient
 
-    from feddst.engines.client import Client
+    usual = NativeClient.epochs
 
-    usual = Client.step
+    def diverge_in_round_three(client: NativeClient, epochs: Any) -> list[float]:
+        losses = usual(client, epochs)
+        return [*losses[:-1], math.nan] if client.job.broadcast.round == 3 else losses
 
-    def diverge_in_round_three(client: Client, batch: Any) -> Any:
-        loss = usual(client, batch)
-        return loss * torch.nan if client.job.broadcast.round == 3 else loss
-
-    monkeypatch.setattr(Client, "step", diverge_in_round_three)
+    monkeypatch.setattr(NativeClient, "epochs", diverge_in_round_three)
     outcome = feddst(f"run --rounds 5 {small} --out here")
     assert outcome.code == 2
     last = outcome.err.splitlines()[-1]
     assert last.startswith("feddst: client ")
     assert "diverged in round 3" in last
     assert (tmp_path / "here/checkpoint.safetensors").is_file()
-    monkeypatch.setattr(Client, "step", usual)
+    monkeypatch.setattr(NativeClient, "epochs", usual)
     again = feddst("run --resume --out here")
     assert again.code == 0
     assert "going on after round 2" in again.err
@@ -125,7 +124,9 @@ def test_a_learning_rate_far_too_large_says_who_and_when(feddst: Call, small: st
 
 def test_a_warning_is_one_line(feddst: Call, small: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("feddst.engines.select.can_travel", lambda module: False)
-    outcome = feddst(f"run --rounds 1 {small} --engine.workers 2".replace("--engine.workers 1 ", ""))
+    outcome = feddst(
+        f"run --rounds 1 {small} --engine.kind reference --engine.workers 2".replace("--engine.workers 1 ", "")
+    )
     assert outcome.code == 0
     warnings = [line for line in outcome.err.splitlines() if "warning" in line]
     assert len(warnings) == 1

@@ -1,17 +1,28 @@
 """A small federation that trains in milliseconds."""
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
 from torch import nn
 
 from feddst.data import Dataset
-from feddst.engines import Assignment, Job
+from feddst.engines import Assignment, Job, Outcome, torch_client
+from feddst.engines.native.chain import read_chain
 from feddst.methods import Method
 from feddst.models import initial_model
 from feddst.protocol import ServerState
 from feddst.wire import Downlink, MaskHistory, WireConfig
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """These tensors are too small to be shared out, which takes longer than the work on a busy machine."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def tiny_network() -> nn.Sequential:
@@ -61,3 +72,31 @@ def assignment(job: JobMaker) -> AssignmentMaker:
         return Assignment(client, one.seed, parcel, one.work, one.inputs, one.labels, wire=wire)
 
     return make
+
+
+TrainClient = Callable[[nn.Module, Job], Outcome]
+
+
+@pytest.fixture
+def native_client() -> TrainClient:
+    """Carries out a job through the compiled kernels."""
+    _native = pytest.importorskip("feddst._native")
+    from feddst.engines.native import client
+    from feddst.engines.native.library import chosen_isa
+
+    def train(module: nn.Module, job: Job) -> Outcome:
+        chain = read_chain(module, tuple(job.inputs.shape[1:]))
+        kernels = _native.Network(chain.shape, chain.layers)
+        session = _native.Session(kernels, chosen_isa())
+        bench = client.Workbench(chain, client.Structures(chain, kernels), session, copy.deepcopy(module))
+        return client.train_client(bench, job)
+
+    return train
+
+
+@pytest.fixture(params=["torch", "native"])
+def train_client(request: pytest.FixtureRequest) -> TrainClient:
+    """Carries out a job in PyTorch, and through the compiled kernels."""
+    if request.param == "torch":
+        return torch_client.train_client
+    return request.getfixturevalue("native_client")  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""A client's round against PyTorch's own optimizer, and each kind of work on its own."""
+"""A client's round against PyTorch's own optimizer, and each kind of work on its own, in PyTorch and natively."""
 
 import copy
 from collections.abc import Callable
@@ -10,8 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from feddst.data import Dataset
-from feddst.engines import Job, Outcome
-from feddst.engines.client import train_client
+from feddst.engines import Job, Outcome, torch_client
 from feddst.errors import TrainingError
 from feddst.methods import FedAvgM, FedDST, FedProx, RandomMask
 from feddst.protocol import (
@@ -33,6 +32,7 @@ from feddst.sparsity import Sparsity, Timetable
 
 LOCAL = LocalTraining(epochs=3, batch=8, lr=0.1, momentum=0.9, l2=0.01)
 JobMaker = Callable[..., Job]
+TrainClient = Callable[[nn.Module, Job], Outcome]
 
 
 def by_torch(module: nn.Module, job: Job, mu: float = 0.0) -> dict[str, Tensor]:
@@ -68,7 +68,7 @@ def assert_close(outcome: Outcome, job: Job, expected: dict[str, Tensor]) -> Non
         torch.testing.assert_close(value, expected[name], rtol=1e-5, atol=1e-6)
 
 
-def test_dense_training_is_sgd(module: nn.Sequential, job: JobMaker) -> None:
+def test_dense_training_is_sgd(train_client: TrainClient, module: nn.Sequential, job: JobMaker) -> None:
     one = job(FedAvgM(local=LOCAL))
     outcome = train_client(module, one)
     assert_close(outcome, one, by_torch(module, one))
@@ -77,7 +77,9 @@ def test_dense_training_is_sgd(module: nn.Sequential, job: JobMaker) -> None:
     assert outcome.loss > 0
 
 
-def test_sparse_training_is_sgd_with_the_mask_applied_after_each_step(module: nn.Sequential, job: JobMaker) -> None:
+def test_sparse_training_is_sgd_with_the_mask_applied_after_each_step(
+    train_client: TrainClient, module: nn.Sequential, job: JobMaker
+) -> None:
     one = job(RandomMask(local=LOCAL, sparsity=Sparsity(0.7)))
     outcome = train_client(module, one)
     assert_close(outcome, one, by_torch(module, one))
@@ -85,17 +87,23 @@ def test_sparse_training_is_sgd_with_the_mask_applied_after_each_step(module: nn
         assert outcome.update.params[name].shape == (int(mask.sum()),)
 
 
-def test_the_proximal_term_has_its_real_gradient(module: nn.Sequential, job: JobMaker) -> None:
+def test_the_proximal_term_has_its_real_gradient(
+    train_client: TrainClient, module: nn.Sequential, job: JobMaker
+) -> None:
     one = job(FedProx(local=LOCAL, proximal=Proximal(mu=0.7)))
     assert_close(train_client(module, one), one, by_torch(module, one, mu=0.7))
 
 
-def test_the_published_proximal_term_does_nothing(module: nn.Sequential, job: JobMaker) -> None:
+def test_the_published_proximal_term_does_nothing(
+    train_client: TrainClient, module: nn.Sequential, job: JobMaker
+) -> None:
     one = job(FedProx(local=LOCAL, proximal=Proximal(mu=0.7, gradient="detached")))
     assert_close(train_client(module, one), one, by_torch(module, job(FedAvgM(local=LOCAL))))
 
 
-def test_partial_work_is_the_beginning_of_the_whole(module: nn.Sequential, job: JobMaker) -> None:
+def test_partial_work_is_the_beginning_of_the_whole(
+    train_client: TrainClient, module: nn.Sequential, job: JobMaker
+) -> None:
     full = job(FedProx(local=LOCAL))
     shortened = replace(full, work=full.work.shortened(2))
     two_epochs = job(FedProx(local=replace(LOCAL, epochs=2)))
@@ -112,7 +120,7 @@ def feddst(growth: Growth | None = None, after_epoch: int = 0) -> FedDST:
 @pytest.mark.parametrize("rule", ["gradient", "random"])
 @pytest.mark.parametrize("after_epoch", [0, 1])
 def test_readjustment_keeps_budgets_and_moves_the_mask(
-    module: nn.Sequential, job: JobMaker, rule: str, after_epoch: int
+    train_client: TrainClient, module: nn.Sequential, job: JobMaker, rule: str, after_epoch: int
 ) -> None:
     one = job(feddst(Growth(rule=rule), after_epoch))  # type: ignore[arg-type]
     update = train_client(module, one).update
@@ -127,7 +135,9 @@ def test_readjustment_keeps_budgets_and_moves_the_mask(
     assert any(not torch.equal(mask, one.broadcast.masks[name]) for name, mask in update.masks.items())
 
 
-def test_growth_follows_the_task_gradient_at_the_pruned_weights(module: nn.Sequential, job: JobMaker) -> None:
+def test_growth_follows_the_task_gradient_at_the_pruned_weights(
+    train_client: TrainClient, module: nn.Sequential, job: JobMaker
+) -> None:
     """Recomputed independently: train, drop, then differentiate the mean loss over all images."""
     one = job(feddst())
     assert one.work.readjust is not None
@@ -155,7 +165,9 @@ def test_growth_follows_the_task_gradient_at_the_pruned_weights(module: nn.Seque
     assert compared >= 2
 
 
-def test_published_growth_zeroes_survivors_and_misses_the_budget(module: nn.Sequential, job: JobMaker) -> None:
+def test_published_growth_zeroes_survivors_and_misses_the_budget(
+    train_client: TrainClient, module: nn.Sequential, job: JobMaker
+) -> None:
     one = job(feddst(Growth(grow_from="any", images="last-batch", weights="unpruned")))
     update = train_client(module, one).update
     assert update.masks is not None
@@ -165,7 +177,9 @@ def test_published_growth_zeroes_survivors_and_misses_the_budget(module: nn.Sequ
     assert sum(counts.values()) < sum(one.work.readjust.budgets.values())
 
 
-def test_gradient_reports_are_the_mean_gradient_at_the_end(module: nn.Sequential, job: JobMaker) -> None:
+def test_gradient_reports_are_the_mean_gradient_at_the_end(
+    train_client: TrainClient, module: nn.Sequential, job: JobMaker
+) -> None:
     one = replace(job(FedAvgM(local=LOCAL)), work=ClientWork(LOCAL, report=(Report("gradient"),), train=False))
     update = train_client(module, one).update
     assert not update.params
@@ -175,7 +189,7 @@ def test_gradient_reports_are_the_mean_gradient_at_the_end(module: nn.Sequential
         torch.testing.assert_close(update.extra["gradient"][name], p.grad, rtol=1e-5, atol=1e-7)
 
 
-def test_kept_parameters_stay_with_the_client(module: nn.Sequential, job: JobMaker) -> None:
+def test_kept_parameters_stay_with_the_client(train_client: TrainClient, module: nn.Sequential, job: JobMaker) -> None:
     keep = frozenset({"0.weight", "0.bias"})
     plain = job(FedAvgM(local=LOCAL))
     shared = {name: value for name, value in plain.broadcast.params.items() if name not in keep}
@@ -189,26 +203,41 @@ def test_kept_parameters_stay_with_the_client(module: nn.Sequential, job: JobMak
     assert torch.equal(train_client(module, idle).state.tensors["0.weight"], marked.tensors["0.weight"])
 
 
-def test_clients_weigh_by_images_or_by_minibatches(module: nn.Sequential, job: JobMaker) -> None:
+def test_clients_weigh_by_images_or_by_minibatches(
+    train_client: TrainClient, module: nn.Sequential, job: JobMaker
+) -> None:
     by_batches = job(FedAvgM(local=replace(LOCAL, weigh_by="batches")))
     assert train_client(module, by_batches).update.weight == 3  # 20 images in minibatches of 8
 
 
-def test_divergence_names_the_client_and_the_round(module: nn.Sequential, job: JobMaker) -> None:
+def test_divergence_names_the_client_and_the_round(
+    train_client: TrainClient, module: nn.Sequential, job: JobMaker
+) -> None:
     with pytest.raises(TrainingError, match="client 3 diverged in round 4"):
         train_client(module, job(FedAvgM(local=replace(LOCAL, lr=1e30)), client=3, round=4))
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_images_that_are_no_numbers_do_not_go_unnoticed(
+    train_client: TrainClient, module: nn.Sequential, job: JobMaker, bad: float
+) -> None:
+    one = job(RandomMask(local=LOCAL, sparsity=Sparsity(0.7)))
+    spoilt = one.inputs.clone()
+    spoilt[7, 0, 3, 4] = bad
+    with pytest.raises(TrainingError, match="client 0 diverged in round 1"):
+        train_client(module, replace(one, inputs=spoilt))
 
 
 def test_dropout_follows_the_key_and_not_what_was_drawn_before(module: nn.Sequential, job: JobMaker) -> None:
     noisy = nn.Sequential(*module, nn.Dropout(0.5))
     one = job(FedAvgM(local=LOCAL))
-    first = train_client(noisy, one).update.params
+    first = torch_client.train_client(noisy, one).update.params
     torch.rand(10)
     before = torch.random.get_rng_state()
-    second = train_client(noisy, one).update.params
+    second = torch_client.train_client(noisy, one).update.params
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert torch.equal(before, torch.random.get_rng_state())
-    without = train_client(module, one).update.params
+    without = torch_client.train_client(module, one).update.params
     assert any(not torch.equal(first[name], without[name]) for name in first)
 
 
@@ -236,7 +265,7 @@ def test_awkward_modules_are_trained_as_torch_trains_them(dataset: Dataset, spar
     sent = Broadcast(round=1, params=masked(params, masks), masks=masks)
     work = ClientWork(LOCAL, report=(Report("gradient"),))
     one = Job(0, 7, sent, work, dataset.train_images[:20], dataset.train_labels[:20])
-    outcome = train_client(copy.deepcopy(module), one)
+    outcome = torch_client.train_client(copy.deepcopy(module), one)
     assert_close(outcome, one, by_torch(module, one))
     assert torch.equal(outcome.update.params["unused"], params["unused"])
     assert torch.equal(outcome.update.params["frozen"], params["frozen"])

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from feddst.data import Dataset
-from feddst.engines import Assignment, Job, ProcessEngine, ReferenceEngine
-from feddst.engines.client import train_client
+from feddst.engines import Assignment, Job, Outcome, ProcessEngine, ReferenceEngine
 from feddst.engines.ticket import held_out_images, take_ticket
 from feddst.methods import LGFedAvg, Lottery, LotteryFL, Method, SignSGD
 from feddst.methods.lotteryfl import kept_masks, own_masks
@@ -103,6 +102,7 @@ def test_the_only_image_of_a_client_is_trained_on() -> None:
 
 
 JobMaker = Callable[..., Job]
+TrainClient = Callable[[nn.Module, Job], Outcome]
 
 
 def lottery_job(job: JobMaker, module: nn.Module, **changes: int) -> Job:
@@ -120,7 +120,9 @@ def test_the_same_images_are_held_out_in_every_round(module: nn.Sequential, job:
     assert torch.equal(parts[0], parts[1])
 
 
-def test_held_out_images_do_not_touch_the_update(module: nn.Sequential, job: JobMaker) -> None:
+def test_held_out_images_do_not_touch_the_update(
+    train_client: TrainClient, module: nn.Sequential, job: JobMaker
+) -> None:
     one = lottery_job(job, module)
     assert one.work.ticket is not None
     trained = take_ticket(module, one, one.work.ticket)[0].inputs
@@ -133,7 +135,9 @@ def test_held_out_images_do_not_touch_the_update(module: nn.Sequential, job: Job
     assert all(torch.equal(value, updates[1].params[name]) for name, value in updates[0].params.items())
 
 
-def test_a_client_sends_and_keeps_the_mask_that_it_trained_within(module: nn.Sequential, job: JobMaker) -> None:
+def test_a_client_sends_and_keeps_the_mask_that_it_trained_within(
+    train_client: TrainClient, module: nn.Sequential, job: JobMaker
+) -> None:
     one = lottery_job(job, module)
     outcome = train_client(module, one)
     update = outcome.update

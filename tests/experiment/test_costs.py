@@ -3,14 +3,15 @@
 import pytest
 import torch
 
-from feddst.experiment.costs import Ledger
+from feddst.experiment.costs import Ledger, densities_of
 from feddst.methods import FedAvgM, FedDST, RandomMask
 from feddst.models import ModelConfig, initial_model, make_module, multiply_adds, network
 from feddst.protocol import Broadcast, ClientWork, Growth, LocalTraining, Readjustment, Report, Update
+from feddst.wire import Reference
 
 PARAMS = {"w": torch.ones(10), "b": torch.ones(2)}
 HALF = {"w": torch.arange(10) < 5}
-SENT = Broadcast(round=1, params=PARAMS, masks=HALF)
+SENT = Reference(Broadcast(round=1, params=PARAMS, masks=HALF))
 
 
 def ledger(accounting: str = "paper") -> Ledger:
@@ -34,7 +35,7 @@ def test_the_published_formula_by_hand() -> None:
     costs = ledger("published")
     assert costs.upload_price(SENT, update(0, mask=False)) == 32 * (5 + 2)  # active weights and biases
     assert costs.upload_price(SENT, update(1, mask=True)) == 32 * 7 + 5  # a mask costs (1−S)·10
-    costs.book_download(0, SENT)
+    costs.book_download(0, costs.download_price(SENT))
     assert costs.download_bits == 32 * 7 + 10  # and the whole of it on the way down
 
 
@@ -54,7 +55,7 @@ def test_a_mask_goes_down_at_first_and_when_it_has_moved() -> None:
     costs, charges = ledger(), []
     for moved in (False, True, False):
         before = costs.download_bits
-        costs.book_download(0, SENT)
+        costs.book_download(0, costs.download_price(SENT))
         charges.append(costs.download_bits - before)
         costs.close_round(mask_moved=moved, scheduled_evaluation=False)
     assert charges == [192 + 12, 192, 192 + 12]
@@ -77,10 +78,10 @@ def test_orders_bound_what_comes_back(accounting: str) -> None:
 
 def test_training_flops_by_hand() -> None:
     costs, work = ledger(), ClientWork(LocalTraining(epochs=3))
-    costs.charge_training(work, HALF, images=2)
+    costs.charge_training(work, densities_of(HALF), images=2)
     assert (costs.flops_dense, costs.flops_sparse) == (2 * 3 * 600, 2 * 3 * 300)
     readjusting = ClientWork(LocalTraining(epochs=1), readjust=Readjustment(1, {"w": 1}, {"w": 5}, Growth()))
-    costs.charge_training(readjusting, HALF, images=2)
+    costs.charge_training(readjusting, densities_of(HALF), images=2)
     # Two images at 300, and the growth gradient over two: 100·(2·½ + 2·½ + 2) = 400 each.
     assert costs.flops_sparse == 1800 + 600 + 800
 
@@ -88,13 +89,13 @@ def test_training_flops_by_hand() -> None:
 def test_a_saved_ledger_goes_on_as_if_nothing_had_happened() -> None:
     costs = ledger("published")
     costs.book_upload(3, 100)
-    costs.book_download(3, SENT)
+    costs.book_download(3, costs.download_price(SENT))
     costs.close_round(mask_moved=True, scheduled_evaluation=False)
     restored = ledger("published")
     restored.restore(costs.as_dict())
     for one in (costs, restored):
         one.book_upload(3, 120)
-        one.book_download(3, SENT)
+        one.book_download(3, one.download_price(SENT))
     assert restored == costs
 
 
@@ -104,10 +105,10 @@ def test_a_round_of_the_papers_mnist_job() -> None:
     sizes = {layer.name: layer.size for layer in model.layers}
     bits = {}
     for method in (FedAvgM(), RandomMask(), FedDST()):
-        sent = method.broadcast(method.init(model, 0))
+        sent = Reference(method.broadcast(method.init(model, 0)))
         costs = Ledger("paper", sizes, multiply_adds(module, torch.zeros(1, 1, 28, 28)))
         for client in range(20):
-            update = Update(client=client, round=1, weight=40, params=sent.params)
+            update = Update(client=client, round=1, weight=40, params=sent.broadcast.params)
             costs.book_upload(client, costs.upload_price(sent, update))
         bits[method.name] = costs.upload_bits
     n = 261_840

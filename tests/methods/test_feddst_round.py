@@ -29,7 +29,7 @@ import torch
 from torch import Tensor, nn
 
 from feddst.engines.base import Job
-from feddst.engines.client import train_client
+from feddst.engines.torch_client import train_client
 from feddst.methods import FedDST
 from feddst.models import initial_model
 from feddst.protocol import LocalTraining, ServerState, SparseSum, Update

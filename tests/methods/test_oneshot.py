@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import feddst
 from feddst.data import Dataset
 from feddst.engines.base import Job
-from feddst.engines.client import train_client
+from feddst.engines.torch_client import train_client
 from feddst.errors import ModelError, OptionError
 from feddst.experiment import Result, RunConfig, run
 from feddst.experiment.config import refuse_ineffective

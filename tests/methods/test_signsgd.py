@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from feddst.data import Dataset, federate
 from feddst.engines import Assignment, Job, ReferenceEngine, Reply
-from feddst.engines.client import train_client
 from feddst.engines.reports import _signs
+from feddst.engines.torch_client import train_client
 from feddst.errors import ModelError, OptionError, TrainingError
 from feddst.experiment import RunConfig, run
 from feddst.experiment.config import make_method, refuse_ineffective

@@ -3,7 +3,7 @@
 import torch
 
 from feddst.engines import Job
-from feddst.engines.client import train_client
+from feddst.engines.torch_client import train_client
 from feddst.methods import FedDST
 from feddst.models import initial_model
 from feddst.models.resnet import resnet18

@@ -1,6 +1,7 @@
 """The streaming sum: hand-computed means, and independence of order and grouping to the last bit."""
 
 from collections.abc import Sequence
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -60,12 +61,15 @@ def test_buffers_and_extras_take_the_plain_mean_and_counters_stay_whole() -> Non
     assert total.mean("gradient")["w"].tolist() == [4.0]
 
 
+Answer = tuple[int, list[float], list[bool] | None]
+"""A client's weight, its values, and the mask it sends, if any."""
+
 weights32 = st.floats(-1e6, 1e6, width=32)
 clients = st.lists(
     st.tuples(
         st.integers(1, 10_000),
         st.lists(weights32, min_size=4, max_size=4),
-        st.lists(st.booleans(), min_size=4, max_size=4),
+        st.none() | st.lists(st.booleans(), min_size=4, max_size=4),
     ),
     min_size=1,
     max_size=8,
@@ -73,9 +77,7 @@ clients = st.lists(
 
 
 @given(clients, st.randoms(use_true_random=False), st.integers(0, 8))
-def test_result_does_not_depend_on_order_or_merging(
-    answers: list[tuple[int, list[float], list[bool]]], random: "object", cut: int
-) -> None:
+def test_result_does_not_depend_on_order_or_merging(answers: list[Answer], random: "object", cut: int) -> None:
     updates = [update(i, n, w, mask, bias=w[0]) for i, (n, w, mask) in enumerate(answers)]
     in_order = _summed(updates)
     shuffled = list(updates)
@@ -87,6 +89,83 @@ def test_result_does_not_depend_on_order_or_merging(
         assert _bits(mean) == _bits(_summed(shuffled).mean()[name]) == _bits(merged.mean()[name])
 
 
+@given(clients)
+def test_what_is_held_is_the_union_of_masks_and_the_rest_can_stay(answers: list[Answer]) -> None:
+    total = _summed([update(i, n, w, mask) for i, (n, w, mask) in enumerate(answers)])
+    masks = [MASK["w"] if mask is None else torch.tensor(mask) for _, _, mask in answers]
+    union = torch.stack(masks).any(dim=0)
+    assert torch.equal(total.held()["w"], union)
+    old = {"w": torch.arange(4, dtype=torch.float32) - 9, "b": torch.zeros(1)}
+    assert _bits(total.mean(otherwise=old)["w"]) == _bits(torch.where(union, total.mean()["w"], old["w"]))
+    assert _bits(total.mean()["w"][~union]) == _bits(torch.zeros(int((~union).sum())))
+
+
+@given(clients)
+def test_sums_in_float64_and_in_int64_are_the_same(answers: list[Answer]) -> None:
+    updates = [update(i, n, w, mask) for i, (n, w, mask) in enumerate(answers)]
+    with patch("feddst.protocol.accumulator.LIGHT_ROOM", 0):
+        wide = _summed(updates)
+    for name, mean in _summed(updates).mean().items():
+        assert _bits(mean) == _bits(wide.mean()[name])
+
+
+def test_a_great_many_updates_are_summed_exactly() -> None:
+    large = 2.0**-21 - 2.0**-45  # nearly half a coarse unit: the largest fine part there is
+    total = _repeated(large, 2**15)
+    total.merge(_repeated(2.0**-60, 1))
+    total.merge(_repeated(-large, 2**15))
+    assert total.updates == 2**16 + 1
+    assert total.mean()["w"].item() * total.updates == pytest.approx(2.0**-60, rel=1e-6)
+
+
+def _repeated(value: float, times: int) -> SparseSum:
+    """The sum of so many equal updates, a power of two."""
+    total = SparseSum({})
+    total.add(Update(client=0, round=1, weight=1, params={"w": torch.tensor([value])}))
+    while total.updates < times:
+        half, total = total, SparseSum({})
+        total.merge(half)
+        total.merge(half)
+    return total
+
+
+def test_updates_of_several_forms_are_summed_tensor_by_tensor() -> None:
+    total = SparseSum(MASK)
+    total.add(Update(client=0, round=1, weight=1, params={"w": torch.tensor([1.0, 2.0, 3.0]), "b": torch.ones(2)}))
+    total.add(Update(client=1, round=1, weight=3, params={"w": torch.tensor([5.0, 6.0, 7.0])}))
+    assert total.mean()["w"].tolist() == [4.0, 5.0, 6.0, 0.0]
+    assert total.mean()["b"].tolist() == [1.0, 1.0]
+    assert list(total.mean()) == ["w", "b"]
+
+
+def test_a_client_may_have_a_mask_where_others_hold_everything() -> None:
+    whole = Update(client=0, round=1, weight=1, params={"w": torch.tensor([1.0, 2.0])})
+    part = Update(
+        client=1, round=1, weight=1, params={"w": torch.tensor([5.0])}, masks={"w": torch.tensor([False, True])}
+    )
+    for updates in ((whole, part), (part, whole)):
+        total = SparseSum({})
+        for one in updates:
+            total.add(one)
+        assert total.mean()["w"].tolist() == [1.0, 3.5]
+
+
+def test_a_layer_without_a_mask_of_its_own_is_held_whole_by_a_client_with_masks() -> None:
+    masks = {"v": torch.tensor([True, False]), "w": torch.tensor([True, False])}
+    total = SparseSum(masks)
+    total.add(Update(client=0, round=1, weight=1, params={"v": torch.ones(1), "w": torch.ones(1)}))
+    own = Update(
+        client=1,
+        round=1,
+        weight=1,
+        params={"v": torch.tensor([3.0]), "w": torch.tensor([5.0, 7.0])},
+        masks={"v": masks["v"]},
+    )
+    total.add(own)
+    assert total.mean()["v"].tolist() == [2.0, 0.0]
+    assert total.mean()["w"].tolist() == [3.0, 7.0]
+
+
 @given(st.integers(1, 2**28), st.floats(-1e3, 1e3, width=32).filter(lambda v: v == 0 or abs(v) > 2.0**-36))
 def test_the_mean_of_one_client_is_that_client(weight: int, value: float) -> None:
     total = SparseSum({})
@@ -95,12 +174,12 @@ def test_the_mean_of_one_client_is_that_client(weight: int, value: float) -> Non
 
 
 @given(clients)
-def test_mean_agrees_with_rational_arithmetic(answers: list[tuple[int, list[float], list[bool]]]) -> None:
+def test_mean_agrees_with_rational_arithmetic(answers: list[Answer]) -> None:
     from fractions import Fraction
 
     total = _summed([update(i, n, w, mask) for i, (n, w, mask) in enumerate(answers)])
     for k in range(4):
-        held = [(n, Fraction(w[k])) for n, w, mask in answers if mask[k]]
+        held = [(n, Fraction(w[k])) for n, w, mask in answers if (MASK["w"] if mask is None else mask)[k]]
         exact = sum((n * w for n, w in held), Fraction(0)) / (sum(n for n, _ in held) or 1)
         assert total.mean()["w"][k].item() == pytest.approx(float(exact), rel=1e-7, abs=2.0**-60)
 

@@ -1,8 +1,11 @@
 """Masks: exact counts, growth among the inactive, and ties broken the same way everywhere."""
 
+from collections.abc import Sequence
+
+import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -100,6 +103,77 @@ def test_models_side_by_side_are_independent(layer: tuple[Tensor, Tensor, Tensor
     together = drop_smallest(weights, mask, count)
     alone = [drop_smallest(weights[m : m + 1], mask[m : m + 1], count) for m in range(len(mask))]
     assert torch.equal(together, torch.cat(alone))
+
+
+def by_definition(score: Tensor, count: int, among: Tensor | None, held: Tensor | None) -> Tensor:
+    """What `top` means, as stable sorts: by falling score, among equals what was held first, then by flat index."""
+    models = score.shape[0]
+    flat = score.reshape(models, -1)
+    if among is not None:
+        flat = flat.masked_fill(~among.reshape(models, -1), -torch.inf)
+    order = torch.arange(flat.shape[1]).expand_as(flat)
+    if held is not None:
+        order = torch.argsort(held.reshape(models, -1).to(torch.int8), dim=1, descending=True, stable=True)
+    ranks = torch.argsort(flat.gather(1, order), dim=1, descending=True, stable=True)
+    chosen = order.gather(1, ranks[:, :count])
+    return torch.zeros_like(flat, dtype=torch.bool).scatter_(1, chosen, True).reshape(score.shape)
+
+
+Choice = tuple[Tensor, int, Tensor | None, Tensor | None]
+LEVELS = [0.0, -0.0, 1.0, -1.0, 2.0, 0.5, float("inf"), 1e-45, 3e38]
+
+
+@st.composite
+def choices(draw: st.DrawFn, levels: Sequence[float] = LEVELS) -> Choice:
+    """Scores of few different values, and how many to choose of which."""
+    shape = (draw(st.integers(1, 3)), *draw(st.sampled_from([(1,), (5,), (4, 6), (2, 3, 7), (40,)])))
+    few = draw(st.lists(st.sampled_from(levels), min_size=1, max_size=4))
+    draws = np.random.default_rng(draw(st.integers(0, 2**32)))
+    score = torch.from_numpy(draws.choice(np.array(few), shape)).to(draw(st.sampled_from(DTYPES)))
+    among, held = (
+        torch.from_numpy(draws.random(shape) < share) if share is not None else None
+        for share in draw(st.tuples(*[st.sampled_from([None, 0.0, 0.2, 0.8, 1.0])] * 2))
+    )
+    most = score[0].numel() if among is None else int(among.flatten(1).sum(dim=1).min())
+    return score, draw(st.integers(0, most)), among, held
+
+
+DTYPES = [torch.float32, torch.float32, torch.float64, torch.bfloat16, torch.float16]
+
+
+@settings(max_examples=400)
+@given(choices())
+def test_the_choice_is_the_one_that_stable_sorts_would_make(choice: Choice) -> None:
+    score, count, among, held = choice
+    found = top(score, count, among=among, held=held)
+    assert found.dtype is torch.bool
+    assert torch.equal(found, by_definition(score, count, among, held))
+
+
+@given(choices([0.0, 1.0, float("nan"), float("inf")]))
+def test_what_is_not_a_number_counts_as_the_largest(choice: Choice) -> None:
+    score, count, among, held = choice
+    assert torch.equal(top(score, count, among=among, held=held), by_definition(score, count, among, held))
+
+
+@pytest.mark.parametrize("zeros", [0.0, 0.5, 0.95, 0.999])
+def test_a_layer_of_real_size_with_many_zero_gradients(zeros: float) -> None:
+    draws = torch.Generator().manual_seed(1)
+    mask = torch.rand(1, 50_000, generator=draws) < 0.2
+    score = torch.rand(mask.shape, generator=draws) * (torch.rand(mask.shape, generator=draws) >= zeros)
+    for among, count in ((~mask, 500), (mask, 9000), (None, 500)):
+        assert torch.equal(top(score, count, among=among, held=mask), by_definition(score, count, among, mask))
+
+
+def test_what_is_chosen_is_nobody_elses() -> None:
+    among = bools("1100")
+    found = top(torch.ones(1, 4), 2, among=among)
+    found[0, 0] = False
+    assert torch.equal(among, bools("1100"))
+
+
+def test_scores_that_are_being_differentiated_can_be_chosen_from() -> None:
+    assert torch.equal(keep_largest(torch.tensor([[1.0, 2.0, 3.0]], requires_grad=True), 1), bools("001"))
 
 
 def _assert_ordered(score: Tensor, chosen: Tensor, passed_over: Tensor) -> None:

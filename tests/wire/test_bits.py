@@ -13,6 +13,7 @@ from feddst.wire.bits import (
     BitReader,
     Members,
     bits_needed,
+    fewest_bits,
     most_bits_needed,
     number,
     pack,
@@ -145,6 +146,12 @@ def test_large_sets_come_back(size: int, count: int) -> None:
         assert np.array_equal(read_back(pack(write_sets([(size, found)])), (size, found))[0], found)
 
 
+@pytest.mark.parametrize(("size", "count"), [(40, 3), (40, 37), (7, 0), (7, 7), (64, 16), (10, 5)])
+def test_fewest_bits_is_what_the_best_set_takes(size: int, count: int) -> None:
+    first, last = (size, members(*range(count))), (size, members(*range(size - count, size)))
+    assert min(len(coded(first)), len(coded(last))) == fewest_bits(size, count)
+
+
 def test_bits_needed_is_what_the_worst_set_takes() -> None:
     for size in range(13):
         for count in range(size + 1):
@@ -156,7 +163,7 @@ def test_bits_needed_is_what_the_worst_set_takes() -> None:
 @given(any_set)
 def test_bits_needed_is_never_exceeded_and_never_more_than_a_bitmap(one: tuple[int, Members]) -> None:
     size, found = one
-    assert len(coded(one)) <= bits_needed(size, len(found)) <= size
+    assert fewest_bits(size, len(found)) <= len(coded(one)) <= bits_needed(size, len(found)) <= size
 
 
 @settings(max_examples=50)

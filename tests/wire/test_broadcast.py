@@ -13,7 +13,16 @@ from torch import Tensor
 
 from feddst.errors import WireError
 from feddst.protocol import Broadcast, ClientWork, LocalTraining, Masks, Tensors, Update, generator, masked
-from feddst.wire import Downlink, MaskHistory, Reference, WireConfig, decode_broadcast, encode_update, general_codecs
+from feddst.wire import (
+    Downlink,
+    MaskHistory,
+    Reference,
+    WireConfig,
+    decode_broadcast,
+    decode_reference,
+    encode_update,
+    general_codecs,
+)
 from feddst.wire.header import Header, Kind
 from feddst.wire.history import mask_name
 from feddst.wire.masks import MaskCode
@@ -81,6 +90,22 @@ def test_the_server_knows_what_clients_decode_to_the_last_bit(
     assert_same(replace(found, params={}), replace(sent, params={}))
     if codec == "float32":
         assert_same(found, sent)
+
+
+@settings(max_examples=25)
+@given(layers=layers, seed=st.integers(0, 2**32))
+def test_a_reference_is_the_broadcast_and_what_follows_from_it(
+    layers: list[tuple[tuple[int, ...], float | None]], seed: int
+) -> None:
+    sent = broadcast_of(seed, [shape for shape, _ in layers], [share for _, share in layers])
+    downlink = Downlink(sent, WireConfig(), MaskHistory(8), seed=1)
+    parcel = downlink.parcel_for(0)
+    for found in (decode_reference(parcel.payload, Reference(sent).layout, parcel.held), downlink.reference):
+        anew = Reference(found.broadcast)
+        assert_same(found.broadcast, sent)
+        _assert_same_tensors(found.positions, anew.positions)
+        _assert_same_tensors(found.values, anew.values)
+        assert (found.active, found.mask_name) == (anew.active, anew.mask_name)
 
 
 @pytest.mark.parametrize(("codec", "largest"), [("q8", 1 / 127), ("bfloat16", 2.0**-8), ("float16", 2.0**-11)])

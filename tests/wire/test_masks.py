@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feddst.errors import WireError
-from feddst.protocol import Masks, ServerState
+from feddst.protocol import Masks, ServerState, positions_of
 from feddst.wire import Field, Layout, model_layout
 from feddst.wire.bits import Bits, pack
 from feddst.wire.masks import (
@@ -50,6 +50,9 @@ def there_and_back(masks: Masks, layout: Layout, style: MaskStyle, reference: Ma
     shown: dict[str, int] = {}
     found = decode_masks(code, memoryview(section), layout, reference, shown.__setitem__)
     assert same(found, masks)
+    known = positions_of(reference or {})
+    assert encode_masks(masks, layout, style, reference, known) == (code, section)
+    assert same(decode_masks(code, memoryview(section), layout, reference, any_count, known), masks)
     assert all(mask.dtype is torch.bool for mask in found.values())
     if code not in (MaskCode.ABSENT, MaskCode.SAME):
         assert shown == {name: int(mask.sum()) for name, mask in masks.items()}

@@ -31,7 +31,7 @@ from feddst.protocol import (
     packed,
     positions_of,
 )
-from feddst.protocol.accumulator import ROOM
+from feddst.protocol.fixedpoint import ROOM
 from feddst.wire import (
     CODECS,
     Asked,

@@ -1,25 +1,15 @@
 """What was measured, as tables."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from feddst.bench.tables import Table, paragraphs
 from feddst.bench.wire import WireRecord
 from feddst.bench.wire_targets import verdicts
 from feddst.bench.wire_updates import IMAGES
 from feddst.bench.wire_values import CopyRow, ValueRow
 
 NONE = "–"
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of words, the heading first, under a title, with what they mean; `numbers` if most of them are such."""
-
-    title: str
-    caption: str
-    rows: Sequence[Sequence[str]]
-    numbers: bool = True
 
 
 def tables(record: WireRecord) -> list[Table]:
@@ -36,11 +26,7 @@ def markdown(record: WireRecord, about: dict[str, Any]) -> str:
         f"on {about['machine']['cpu']} ({place}), on one core. The format is described in [wire.md](wire.md).",
         f"Updates are real: FedDST's first broadcast, and one client's epoch on {IMAGES} made-up images.",
     ]
-    for table in tables(record):
-        heading, *body = table.rows
-        lines = [_line(heading), _line(["---"] * len(heading)), *map(_line, body)]
-        parts += [f"## {table.title}", table.caption, "\n".join(lines)]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join([*parts, *paragraphs(tables(record))]) + "\n"
 
 
 def _targets(record: WireRecord) -> Table:
@@ -180,7 +166,3 @@ def _masks(record: WireRecord) -> Table:
 
 def _codec(row: ValueRow) -> str:
     return row.codec if row.packing == "plain" else f"{row.codec} {row.packing}"
-
-
-def _line(words: Sequence[str]) -> str:
-    return "| " + " | ".join(words) + " |"

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from feddst.engines.base import Job
-from feddst.engines.client import train_client
+from feddst.engines.torch_client import train_client
 from feddst.methods import FedDST
 from feddst.models import ModelConfig, initial_model, make_module, network
 from feddst.protocol import ClientWork, LocalTraining, Masks, Update, generator, positions_of, unpacked

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from feddst import __version__
 from feddst.cli.arguments import Arguments, parse
 from feddst.cli.bench import WireBenchArguments, wire_command
+from feddst.cli.bench_cpu import CpuBenchArguments, cpu_command
+from feddst.cli.bench_peers import PeersBenchArguments, peers_command
 from feddst.cli.compare import compare_command
 from feddst.cli.data import ShowArguments, show_command
 from feddst.cli.help import help_text, overview
@@ -64,11 +66,23 @@ COMMANDS = {
     "presets": Command(
         "presets [NAME]", "list the presets, or the options of one of them", list, presets_command, words=1
     ),
+    "bench peers": Command(
+        "bench peers [--flower PYTHON] [--pfl PYTHON] [--fedlab PYTHON] [--out FILE] [options]",
+        "measure seconds a round beside plain PyTorch and other frameworks",
+        lambda: options_of(PeersBenchArguments),
+        peers_command,
+    ),
     "bench wire": Command(
         "bench wire [--networks A,B,…] [--levels X,Y,…] [--out FILE] [--markdown FILE] [options]",
         "measure the bytes and the speed of updates on the wire",
         lambda: options_of(WireBenchArguments),
         wire_command,
+    ),
+    "bench cpu": Command(
+        "bench cpu [--jobs A,B,…] [--sparsities X,Y,…] [--out FILE] [--markdown FILE] [options]",
+        "measure rounds on this machine's CPU, beside PyTorch and what arithmetic allows",
+        lambda: options_of(CpuBenchArguments),
+        cpu_command,
     ),
 }
 

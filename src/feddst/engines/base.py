@@ -6,7 +6,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from feddst.protocol import Broadcast, ClientState, ClientWork, Tensors, Update
+from feddst.protocol import Broadcast, ClientState, ClientWork, Positions, Tensors, Update
 from feddst.wire import Parcel, WireConfig
 
 
@@ -42,7 +42,8 @@ class Reply:
 class Job:
     """An assignment unpacked: what a client works on.
 
-    inputs: float [images, *shape]; labels: int64 [images].
+    inputs: float [images, *shape]; labels: int64 [images]. `positions` are those of the broadcast's masks, where they
+    are known already.
     """
 
     client: int
@@ -53,6 +54,7 @@ class Job:
     labels: Tensor
     state: ClientState = field(default_factory=ClientState)
     initial: Tensors = field(default_factory=dict)
+    positions: Positions | None = None
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,24 @@
 """The client's end of the wire: bytes in, work, bytes out."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from torch import nn
 
-from feddst.engines.base import Assignment, Job, Reply
-from feddst.engines.client import train_client
+from feddst.engines.base import Assignment, Job, Outcome, Reply
 from feddst.models import persistent_buffers
 from feddst.protocol import generator
-from feddst.wire import Layout, Reference, decode_broadcast, encode_update, model_layout
+from feddst.wire import Layout, Reference, decode_reference, encode_update, model_layout
 
 
-def answer(module: nn.Module, assignment: Assignment) -> Reply:
-    """Decode the broadcast, carry out the work in `module`, whose tensors are overwritten, and encode the update."""
+def open_parcel(module: nn.Module, assignment: Assignment) -> Reference:
+    """The broadcast that an assignment brings."""
     layout = layout_of(module, assignment.work.keep)
-    sent = decode_broadcast(assignment.parcel.payload, layout, assignment.parcel.held)
+    return decode_reference(assignment.parcel.payload, layout, assignment.parcel.held)
+
+
+def answer(reference: Reference, assignment: Assignment, train_client: Callable[[Job], Outcome]) -> Reply:
+    """Carry out an assignment whose parcel has been opened, and encode the update."""
+    sent = reference.broadcast
     job = Job(
         client=assignment.client,
         seed=assignment.seed,
@@ -24,10 +28,11 @@ def answer(module: nn.Module, assignment: Assignment) -> Reply:
         labels=assignment.labels,
         state=assignment.state,
         initial=assignment.initial,
+        positions=reference.positions,
     )
-    outcome = train_client(module, job)
+    outcome = train_client(job)
     draws = generator(job.seed, "update rounding", sent.round, job.client)
-    payload = encode_update(outcome.update, Reference(sent), job.work, assignment.wire, draws)
+    payload = encode_update(outcome.update, reference, job.work, assignment.wire, draws)
     return Reply(payload, outcome.state, outcome.loss)
 
 

@@ -3,10 +3,11 @@
 from typing import Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from feddst.engines.base import Job
 from feddst.protocol import Masks, Readjustment, generator
+from feddst.protocol.tensors import count_kept
 from feddst.sparsity import drop_smallest, grow_from_any, grow_largest
 
 
@@ -14,7 +15,7 @@ class Readjusting(Protocol):
     """What the readjustment needs of a client."""
 
     job: Job
-    params: dict[str, nn.Parameter]
+    params: dict[str, Tensor]
     masks: Masks
     velocity: dict[str, Tensor]
 
@@ -30,7 +31,7 @@ def readjust(client: Readjusting, orders: Readjustment, last_batch: Tensor) -> d
     scores = early or _scores(client, orders, last_batch)
     masks = dict(held)
     for name, mask in kept.items():
-        count = orders.budgets[name] - int(mask.sum())
+        count = orders.budgets[name] - count_kept(mask)
         if orders.growth.grow_from == "any":
             grown, picked = grow_from_any(scores[name][None], mask[None], count)
             _apply(client, {name: ~picked[0]})
@@ -42,7 +43,7 @@ def readjust(client: Readjusting, orders: Readjustment, last_batch: Tensor) -> d
 
 def _drop(client: Readjusting, orders: Readjustment, name: str) -> Tensor:
     mask = client.masks[name]
-    surplus = int(mask.sum()) - (orders.budgets[name] - orders.drop[name])
+    surplus = count_kept(mask) - (orders.budgets[name] - orders.drop[name])
     return drop_smallest(client.params[name].detach()[None], mask[None], max(surplus, 0))[0]
 
 
@@ -67,5 +68,5 @@ def _scores(client: Readjusting, orders: Readjustment, last_batch: Tensor) -> di
 def _apply(client: Readjusting, masks: Masks) -> None:
     with torch.no_grad():
         for name, mask in masks.items():
-            client.params[name].mul_(mask)
-            client.velocity[name].mul_(mask)
+            client.params[name].masked_fill_(~mask, 0.0)
+            client.velocity[name].masked_fill_(~mask, 0.0)

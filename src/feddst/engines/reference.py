@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -10,7 +11,8 @@ from torch import Tensor, nn
 
 from feddst.data import Dataset
 from feddst.engines.base import Assignment, Evaluation, Exam, Reply
-from feddst.engines.exchange import answer
+from feddst.engines.exchange import answer, open_parcel
+from feddst.engines.torch_client import train_client
 from feddst.models import load
 
 CHUNK = 500
@@ -28,7 +30,8 @@ class ReferenceEngine:
     def train(self, assignments: Sequence[Assignment]) -> Iterator[tuple[int, Reply]]:
         for index, assignment in enumerate(assignments):
             with reproducible():
-                reply = answer(self._module, self._placed(assignment))
+                placed = self._placed(assignment)
+                reply = answer(open_parcel(self._module, placed), placed, partial(train_client, self._module))
             yield index, reply
 
     def evaluate(self, exams: Sequence[Exam]) -> list[Evaluation]:

@@ -17,11 +17,11 @@ from feddst.protocol.minibatches import balanced
 class Reporting(Protocol):
     """What reports need of a client."""
 
-    module: nn.Module
     job: Job
-    params: dict[str, nn.Parameter]
 
     def mean_gradient(self, images: Tensor, temperature: float = 1.0) -> dict[str, Tensor]: ...
+
+    def differentiable(self) -> tuple[nn.Module, dict[str, nn.Parameter]]: ...
 
 
 def make_reports(client: Reporting) -> dict[str, Tensors]:
@@ -58,22 +58,23 @@ def _images(job: Job, report: Report) -> Tensor:
 
 def _hessian_gradient(client: Reporting, images: Tensor, temperature: float) -> dict[str, Tensor]:
     """Hg: the gradient of g·v for v = g held still."""
-    client.module.eval()
+    module, params = client.differentiable()
+    module.eval()
     with sdpa_kernel(SDPBackend.MATH):  # attention's faster kernels have no second derivative
-        outputs = client.module(client.job.inputs[images]) / temperature
+        outputs = module(client.job.inputs[images]) / temperature
     loss = F.cross_entropy(outputs, client.job.labels[images])
-    trained = {name: value for name, value in client.params.items() if value.requires_grad}
+    trained = {name: value for name, value in params.items() if value.requires_grad}
     weights = list(trained.values())
     first = torch.autograd.grad(loss, weights, create_graph=True, materialize_grads=True)
     product = torch.stack([(g * g.detach()).sum() for g in first]).sum()
     second = torch.autograd.grad(product, weights, materialize_grads=True)
-    client.module.train()
-    still = {name: torch.zeros_like(value) for name, value in client.params.items()}
+    module.train()
+    still = {name: torch.zeros_like(value) for name, value in params.items()}
     return still | {name: value.detach() for name, value in zip(trained, second, strict=True)}
 
 
 def _refuse_frozen(client: Reporting) -> None:
-    for name, value in client.params.items():
+    for name, value in client.differentiable()[1].items():
         if not value.requires_grad:
             raise ModelError(f"{name} is frozen, but a vote is +1 or −1: it would be moved")
 

@@ -4,12 +4,15 @@ import copy
 import logging
 import os
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import nn
 
 from feddst.data import Dataset
 from feddst.engines.base import Engine
+from feddst.engines.native.chain import UnsupportedModelError, read_chain
+from feddst.engines.native.library import why_missing
 from feddst.engines.processes import ProcessEngine, can_travel
 from feddst.engines.reference import ReferenceEngine
 from feddst.errors import OptionError
@@ -22,8 +25,11 @@ log = logging.getLogger(__name__)
 class EngineConfig:
     """Where clients are trained."""
 
+    kind: Literal["native", "reference"] = option(
+        "native", "native: compiled sparse kernels, on a CPU and for chains of layers they know; reference: PyTorch"
+    )
     device: str = option("cpu", "cpu, cuda, or cuda:N")
-    workers: int = option(0, "worker processes on a CPU, with identical results; 0: one for each core", at_least=0)
+    workers: int = option(0, "clients at once on a CPU, with identical results; 0: one for each core", at_least=0)
 
     def torch_device(self) -> torch.device:
         """The device, if this machine has it."""
@@ -41,10 +47,15 @@ class EngineConfig:
 
 
 def make_engine(config: EngineConfig, module: nn.Module, dataset: Dataset) -> Engine:
-    """The engine that `config` asks for; it works on a copy of `module`."""
+    """The engine that `config` asks for, as far as it can train `module`; it works on a copy of that."""
     module = copy.deepcopy(module)
     device = config.torch_device()
     workers = config.workers or cores()
+    if config.kind == "native" and device.type == "cpu":
+        reason = _why_not_native(module, dataset)
+        if not reason:
+            return _native_engine(module, dataset, workers)
+        log.warning("training with PyTorch: %s", reason)
     if device.type == "cuda" or workers == 1:
         return ReferenceEngine(module, dataset, device)
     if not can_travel(module):
@@ -53,6 +64,23 @@ def make_engine(config: EngineConfig, module: nn.Module, dataset: Dataset) -> En
         )
         return ReferenceEngine(module, dataset, device)
     return ProcessEngine(module, dataset, workers)
+
+
+def _why_not_native(module: nn.Module, dataset: Dataset) -> str:
+    """Why the native engine cannot train a module; empty if it can."""
+    if why_missing():
+        return why_missing()
+    try:
+        read_chain(module, dataset.input_shape)
+    except UnsupportedModelError as reason:
+        return str(reason)
+    return ""
+
+
+def _native_engine(module: nn.Module, dataset: Dataset, workers: int) -> Engine:
+    from feddst.engines.native.engine import NativeEngine  # cannot be imported where there are no kernels
+
+    return NativeEngine(module, read_chain(module, dataset.input_shape), dataset, workers)
 
 
 def cores() -> int:

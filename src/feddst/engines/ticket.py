@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from feddst.engines.base import Job
 from feddst.methods.lotteryfl import own_masks
 from feddst.models import load
-from feddst.protocol import Masks, Tensors, Ticket, generator, masked
+from feddst.protocol import Masks, Tensors, Ticket, count_active, generator, masked
 from feddst.sparsity import drop_smallest
 
 
@@ -41,7 +41,7 @@ def _divide(job: Job, share: float) -> tuple[Tensor, Tensor]:
 
 def _surplus(masks: Masks, ticket: Ticket) -> dict[str, int]:
     """How many weights each layer may drop now: the share `prune` of its active ones, but at least one, if it can."""
-    active = {name: int(mask.sum()) for name, mask in masks.items()}
+    active = count_active(masks)
     return {name: min(max(1, round(ticket.prune * n)), n - ticket.budgets[name]) for name, n in active.items()}
 
 

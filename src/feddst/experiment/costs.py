@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from feddst.models import training_flops
-from feddst.protocol import Broadcast, ClientWork, Masks, Tensors, Update
+from feddst.protocol import ClientWork, Masks, Tensors, Update, as_bytes, count_active
+from feddst.wire import Reference
 
 Formula = Literal["paper", "published"]
 
@@ -52,35 +53,39 @@ class Ledger:
     mask_travels_down: bool = True
     unsettled: dict[str, dict[int, int]] = field(default_factory=lambda: {"upload": {}, "download": {}})
 
-    def upload_price(self, sent: Broadcast, update: Update) -> int:
+    def upload_price(self, sent: Reference, update: Update) -> int:
         """The bits of one update."""
-        masks = sent.masks if update.masks is None else update.masks
-        params = {name: sent.params[name] for name in update.params}
+        active = sent.active if update.masks is None else count_active(update.masks)
+        params = {name: sent.broadcast.params[name] for name in update.params}
         extras = sum(value.numel() for tensors in update.extra.values() for value in tensors.values())
-        mask = 0 if update.masks is None else self._mask_bits(params, masks, down=False)
-        return self._value_bits(params, masks, self.up_width) + mask + round(self.up_width * extras)
+        mask = 0 if update.masks is None else self._mask_bits(params, active, down=False)
+        return self._value_bits(params, active, self.up_width) + mask + round(self.up_width * extras)
 
-    def upload_bound(self, sent: Broadcast, work: ClientWork) -> int:
+    def upload_bound(self, sent: Reference, work: ClientWork) -> int:
         """The most bits that a client with these orders can upload."""
-        params = {name: value for name, value in sent.params.items() if work.train and name not in work.keep}
+        everything = sent.broadcast.params
+        params = {name: value for name, value in everything.items() if work.train and name not in work.keep}
         own_mask = work.readjust is not None or work.ticket is not None
-        mask = self._mask_bits(params, sent.masks, down=False) if own_mask else 0
-        extras = len(work.report) * sum(value.numel() for value in sent.params.values())
-        return self._value_bits(params, sent.masks, self.up_width) + mask + round(self.up_width * extras)
+        mask = self._mask_bits(params, sent.active, down=False) if own_mask else 0
+        extras = len(work.report) * sum(value.numel() for value in everything.values())
+        return self._value_bits(params, sent.active, self.up_width) + mask + round(self.up_width * extras)
+
+    def download_price(self, sent: Reference) -> int:
+        """The bits of one broadcast."""
+        params = sent.broadcast.params
+        mask = self._mask_bits(params, sent.active, down=True) if sent.active and self.mask_travels_down else 0
+        return self._value_bits(params, sent.active, self.down_width) + mask
 
     def book_upload(self, client: int, bits: int) -> None:
         """A client's update arrived."""
         self.upload_bits += self._owed("upload", client, bits)
 
-    def book_download(self, client: int, sent: Broadcast) -> None:
+    def book_download(self, client: int, bits: int) -> None:
         """A client received the broadcast."""
-        mask = self._mask_bits(sent.params, sent.masks, down=True) if sent.masks and self.mask_travels_down else 0
-        bits = self._value_bits(sent.params, sent.masks, self.down_width) + mask
         self.download_bits += self._owed("download", client, bits)
 
-    def charge_training(self, work: ClientWork, masks: Masks, images: int) -> None:
+    def charge_training(self, work: ClientWork, densities: Mapping[str, float], images: int) -> None:
         """One client trained; a readjustment or a report adds a gradient that is dense in the weights alone."""
-        densities = {name: float(mask.float().mean()) for name, mask in masks.items()}
         passes = images * work.local.epochs if work.train else 0
         self.flops_dense += passes * training_flops(self.multiply_adds, {})
         self.flops_sparse += passes * training_flops(self.multiply_adds, densities)
@@ -117,23 +122,28 @@ class Ledger:
         self.unsettled[way][client] = bits
         return bits - before
 
-    def _value_bits(self, params: Tensors, masks: Masks, width: float) -> int:
-        n, prunable, active = self._counts(params, masks)
+    def _value_bits(self, params: Tensors, kept: Mapping[str, int], width: float) -> int:
+        n, prunable, active = self._counts(params, kept)
         if self.formula == "published":
             return 32 * (n - prunable + active)
         return round(width * n * (active / prunable if prunable else 1))
 
-    def _mask_bits(self, params: Tensors, masks: Masks, *, down: bool) -> int:
-        n, prunable, active = self._counts(params, masks)
+    def _mask_bits(self, params: Tensors, kept: Mapping[str, int], *, down: bool) -> int:
+        n, prunable, active = self._counts(params, kept)
         if self.formula == "paper":
             return n
         return prunable if down else active
 
-    def _counts(self, params: Tensors, masks: Masks) -> tuple[int, int, int]:
+    def _counts(self, params: Tensors, kept: Mapping[str, int]) -> tuple[int, int, int]:
         """How many values there are, how many of them prunable, and how many of those active."""
         sizes = {name: size for name, size in self.layers.items() if name in params}
-        active = sum(int(masks[name].sum()) if name in masks else size for name, size in sizes.items())
+        active = sum(kept.get(name, size) for name, size in sizes.items())
         return sum(value.numel() for value in params.values()), sum(sizes.values()), active
+
+
+def densities_of(masks: Masks) -> dict[str, float]:
+    """The share of its weights that each mask keeps."""
+    return {name: float(as_bytes(mask).float().mean()) for name, mask in masks.items()}
 
 
 def _images_differentiated(work: ClientWork, images: int) -> int:

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -14,14 +14,24 @@ from feddst.engines.ticket import held_out_images
 from feddst.errors import CheckpointError, OptionError, TrainingError, WireError
 from feddst.experiment.cohort import Participant, participants
 from feddst.experiment.config import RunConfig, make_method, with_pins
-from feddst.experiment.costs import Formula, Ledger
+from feddst.experiment.costs import Formula, Ledger, densities_of
 from feddst.experiment.exams import Examiner, Scores
 from feddst.experiment.metrics import GIB, Row, Summary, summarise
 from feddst.experiment.storage import Checkpoint, RunDirectory, identity_of
 from feddst.experiment.wording import counted
 from feddst.models import check_fit, initial_model, multiply_adds
 from feddst.models.timing import layer_times
-from feddst.protocol import ClientState, ClientWork, Masks, ServerState, SparseSum, Tensors, Update, count_active
+from feddst.protocol import (
+    ClientState,
+    ClientWork,
+    Masks,
+    ServerState,
+    SparseSum,
+    Tensors,
+    Update,
+    count_active,
+    count_kept,
+)
 from feddst.wire import (
     LARGEST_WEIGHT,
     Asked,
@@ -57,12 +67,13 @@ class Arrival:
 
 @dataclass
 class OpenRound:
-    """A round between its broadcast and its end; `arrivals` by their place in the round."""
+    """A round between its broadcast and its end; `densities` of the masks sent, `arrivals` by place in the round."""
 
     number: int
     downlink: Downlink
     assignments: list[Assignment]
     total: SparseSum
+    densities: Mapping[str, float]
     began: float
     arrivals: dict[int, Arrival] = field(default_factory=dict)
     refusals: list[str] = field(default_factory=list)
@@ -143,11 +154,13 @@ class Run:
             downlink = Downlink(sent, self.config.wire, self._history, self.state.seed)
         except WireError as error:
             raise TrainingError(f"the model cannot be sent in round {self.state.round}: {error}") from None
+        reference = downlink.reference
+        price = self._ledger.download_price(reference)
         assignments: list[Assignment] = []
         for who in self._participants():
             parcel = downlink.parcel_for(who.client)
             self._ledger.down.add(len(parcel.payload), mask_bytes(parcel.payload))
-            self._ledger.book_download(who.client, sent)
+            self._ledger.book_download(who.client, price)
             if who.work is not None:
                 inputs, labels = self.federation.client_data(who.client)
                 kept = self.clients.get(who.client, ClientState())
@@ -157,29 +170,31 @@ class Run:
                         who.client, self.state.seed, parcel, who.work, inputs, labels, kept, self.config.wire, initial
                     )
                 )
-        total = SparseSum(downlink.reference.broadcast.masks)
-        self._open = OpenRound(self.state.round, downlink, assignments, total, began)
+        masks = reference.broadcast.masks
+        total = SparseSum(masks, reference.positions)
+        self._open = OpenRound(self.state.round, downlink, assignments, total, densities_of(masks), began)
         return assignments
 
     def receive(self, place: int, reply: Reply) -> None:
         """Take in one client's reply, in whatever order replies come."""
         assert self._open is not None
         given = self._open.assignments[place]
-        sent = self._open.downlink.reference.broadcast
-        masks, loss = sent.masks, reply.loss if given.work.train else None
+        sent = self._open.downlink.reference
+        densities, loss = self._open.densities, reply.loss if given.work.train else None
         try:
             update = self._read(reply.payload, given)
         except WireError as error:
-            log.warning("round %d: the update of client %d was refused: %s", sent.round, given.client, error)
+            log.warning("round %d: the update of client %d was refused: %s", self._open.number, given.client, error)
             self._open.refusals.append(f"client {given.client}'s because {error}")
             self._history.forget(given.client)
             arrival = Arrival(given.client, len(reply.payload), 0, 0, 0, loss, reply.state)
         else:
-            masks = update.masks if given.work.ticket is not None and update.masks is not None else masks
+            if given.work.ticket is not None and update.masks is not None:
+                densities = densities_of(update.masks)
             sizes = len(reply.payload), mask_bytes(reply.payload)
             bits = self._ledger.upload_price(sent, update)
             arrival = Arrival(given.client, *sizes, bits, update.weight, loss, reply.state)
-        self._ledger.charge_training(given.work, masks, _images(given))
+        self._ledger.charge_training(given.work, densities, _images(given))
         self._open.arrivals[place] = arrival
 
     def close_round(self) -> bool:
@@ -270,7 +285,7 @@ class Run:
     def _upload_bound(self, reference: Reference, client: int, work: ClientWork) -> int:
         if self.config.accounting == "measured":
             return 8 * largest_update(Asked(reference, work, client, LARGEST_WEIGHT), self.config.wire)
-        return self._ledger.upload_bound(reference.broadcast, work)
+        return self._ledger.upload_bound(reference, work)
 
     def _uploaded(self) -> int:
         """Bits uploaded so far, as `accounting` counts them."""
@@ -312,8 +327,8 @@ class Run:
 
 def _movement(before: Masks, after: Masks) -> tuple[int, int]:
     """How many weights entered the mask, and how many left it."""
-    entered = sum(int((after[name] & ~before[name]).sum()) for name in after if name in before)
-    left = sum(int((before[name] & ~after[name]).sum()) for name in after if name in before)
+    entered = sum(count_kept(after[name] & ~before[name]) for name in after if name in before)
+    left = sum(count_kept(before[name] & ~after[name]) for name in after if name in before)
     return entered, left
 
 

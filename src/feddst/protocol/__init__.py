@@ -5,7 +5,19 @@ from feddst.protocol.keys import generator
 from feddst.protocol.minibatches import minibatches
 from feddst.protocol.model import InitialModel, Layer
 from feddst.protocol.state import Broadcast, ServerState
-from feddst.protocol.tensors import Masks, Positions, Tensors, count_active, masked, packed, positions_of, unpacked
+from feddst.protocol.tensors import (
+    Masks,
+    Positions,
+    Tensors,
+    as_bytes,
+    count_active,
+    count_kept,
+    masked,
+    packed,
+    positions_in,
+    positions_of,
+    unpacked,
+)
 from feddst.protocol.update import ClientState, Update
 from feddst.protocol.work import ClientWork, Growth, LocalTraining, Proximal, Readjustment, Report, Ticket
 
@@ -27,11 +39,14 @@ __all__ = [
     "Tensors",
     "Ticket",
     "Update",
+    "as_bytes",
     "count_active",
+    "count_kept",
     "generator",
     "masked",
     "minibatches",
     "packed",
+    "positions_in",
     "positions_of",
     "unpacked",
 ]

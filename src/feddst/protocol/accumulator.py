@@ -3,151 +3,211 @@
 θ[i] = Σ n·θ[i]·m[i] / Σ n·m[i] needs two running sums, whatever the number of clients. Floating-point sums
 depend on their order; these are kept in fixed point, where addition is exact. So the result is the same, to
 the last bit, in whichever order updates arrive and however partial sums are merged.
-
-Each n·θ is split into a coarse part in units of 2⁻²⁰ and a fine part in units of 2⁻⁶⁰, one int64 each. Every
-float32 weight above 7e-12 in magnitude enters exactly, and smaller ones with an error below 2⁻⁶¹.
 """
 
-from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor
 
 from feddst.errors import TrainingError
-from feddst.protocol.tensors import Masks, Tensors, positions_of
+from feddst.protocol.fixedpoint import LIGHT_ROOM, LIGHT_UPDATES, ROOM, ExactSum, Parts, in_parts, value_of
+from feddst.protocol.tensors import Masks, Positions, Tensors, positions_in, positions_of, spread
 from feddst.protocol.update import Update
 
-_COARSE = 2.0**20
-_FINE = 2.0**60
-ROOM = 2**42
-"""Bound on Σ max|n·θ|: coarse sums stay below 2⁶², and the fine ones below it for 2²² updates."""
+Key = tuple[str, str]
+"""A tensor's group, which is `params`, `buffers` or the name of an extra such as `gradient`, and its own name."""
+
+Form = tuple[tuple[Key, torch.Size, torch.dtype], ...]
+"""The tensors of an update, in their order."""
 
 
-class ExactSum:
-    """A sum of float tensors of one shape, exact in fixed point."""
+@dataclass(frozen=True)
+class Kind:
+    """What a tensor is as a whole, and whether clients hold only a part of it."""
 
-    def __init__(self, shape: Sequence[int], device: torch.device) -> None:
-        self._coarse = torch.zeros(tuple(shape), dtype=torch.int64, device=device)
-        self._fine = torch.zeros_like(self._coarse)
-        self._bound = 0
-
-    def add(self, terms: Tensor, at: Tensor | None = None) -> None:
-        """Add float64 `terms`, of the sum's shape or [len(at)] at the flat indices `at`, each named once."""
-        largest = float(terms.abs().max()) if terms.numel() else 0.0
-        if not largest < ROOM:
-            raise TrainingError(f"an update holds {largest:g}, too large to average (or not a number)")
-        coarse = torch.round(terms * _COARSE)
-        fine = torch.round((terms - coarse / _COARSE) * _FINE)
-        self._grow(int(largest) + 1)
-        add_at(self._coarse, coarse.to(torch.int64), at)
-        add_at(self._fine, fine.to(torch.int64), at)
-
-    def copy(self) -> "ExactSum":
-        """The same sum again."""
-        same = ExactSum(self._coarse.shape, self._coarse.device)
-        same.merge(self)
-        return same
-
-    def merge(self, other: "ExactSum") -> None:
-        """Add another sum."""
-        self._grow(other._bound)
-        self._coarse += other._coarse
-        self._fine += other._fine
-
-    def value(self) -> Tensor:
-        """The sum as float64."""
-        return self._coarse.double() / _COARSE + self._fine.double() / _FINE
-
-    def _grow(self, by: int) -> None:
-        self._bound += by
-        if self._bound >= ROOM:
-            raise TrainingError("the weights of this round's updates are too large to average")
+    shape: torch.Size
+    dtype: torch.dtype
+    masked: bool
 
 
-def add_at(total: Tensor, terms: Tensor, at: Tensor | None) -> None:
-    """Add to a whole tensor, or at the flat indices `at`."""
-    if at is None:
-        total += terms
-    else:
-        total.view(-1).index_add_(0, at, terms)
+@dataclass
+class Row:
+    """Updates that lie alike, added up as they are: all tensors in one row, each at its place."""
+
+    total: ExactSum
+    places: dict[Key, slice]
+    weight: int = 0
+
+    def add(self, parts: Parts, weight: int) -> None:
+        """Add one update, or the sum of several."""
+        self.total.add(parts)
+        self.weight += weight
+
+    def parts(self, key: Key) -> Parts:
+        """The sum of one tensor."""
+        coarse, fine = self.total.parts
+        return coarse[self.places[key]], fine[self.places[key]]
+
+
+@dataclass
+class Whole:
+    """One tensor with each entry at its own place, added up, and the weights, int64 [n], of those who hold it."""
+
+    total: ExactSum
+    weights: Tensor
+
+    def add(self, parts: Parts, weight: int, at: Tensor | None) -> None:
+        """Add one update, or the sum of several: everywhere, or at the flat indices `at`."""
+        self.total.add(parts, at)
+        if at is None:
+            self.weights += weight
+        else:
+            self.weights.index_add_(0, at, torch.full_like(at, weight))
+
+    def merge(self, other: "Whole") -> None:
+        """Add another such sum."""
+        self.total.add(other.total.parts)
+        self.weights += other.weights
 
 
 class SparseSum:
-    """Running sums over the updates of a round; `masks` are those the round was broadcast with."""
+    """Running sums over the updates of a round; `masks` are those the round was broadcast with.
 
-    def __init__(self, masks: Masks) -> None:
+    `positions` are those of the weights that these masks keep, for whoever knows them. Updates with these masks are
+    added row by row, those of clients with masks of their own tensor by tensor.
+    """
+
+    def __init__(self, masks: Masks, positions: Positions | None = None) -> None:
         self._masks = masks
-        self._positions = positions_of(masks)
-        self._sums: dict[str, ExactSum] = {}
-        self._dtypes: dict[str, torch.dtype] = {}
-        self._holders: dict[str, Tensor] = {}
-        self._names: dict[str, list[str]] = {"params": [], "buffers": []}
+        self._positions = positions_of(masks) if positions is None else positions
+        self._kinds: dict[Key, Kind] = {}
+        self._rows: dict[Form, Row] = {}
+        self._wholes: dict[Key, Whole] = {}
+        self._bound = 0
+        self._wide = False
         self.weight = 0
         self.updates = 0
 
     def add(self, update: Update) -> None:
         """Add one client's update."""
-        masks = self._masks if update.masks is None else update.masks
-        positions = self._positions if update.masks is None else positions_of(masks)
-        self.weight += update.weight
-        self.updates += 1
         groups: dict[str, Tensors] = {"params": update.params, "buffers": update.buffers, **update.extra}
-        for group, tensors in groups.items():
-            for name, value in tensors.items():
-                at = positions.get(name) if group == "params" else None
-                shape = value.shape if at is None else masks[name].shape
-                self._add_tensor(f"{group}/{name}", value, at, shape, update.weight)
-                mine = self._names.setdefault(group, [])
-                if name not in mine:
-                    mine.append(name)
+        tensors = {(group, name): value for group, named in groups.items() for name, value in named.items()}
+        parts, room = in_parts(tensors.values(), update.weight)
+        self._grow(room, 1)
+        form = tuple((key, value.shape, value.dtype) for key, value in tensors.items())
+        if update.masks is None:
+            self._row(form, parts[0].device).add(parts, update.weight)
+        else:
+            self._add_wholes(form, parts, update.weight, update.masks)
+        self.weight += update.weight
 
     def merge(self, other: "SparseSum") -> None:
         """Add the sums of another part of the round's updates."""
+        self._grow(other._bound, other.updates)
+        for key, kind in other._kinds.items():
+            self._kinds.setdefault(key, kind)
+        for form, row in other._rows.items():
+            self._row(form, row.total.device).add(row.total.parts, row.weight)
+        for key, whole in other._wholes.items():
+            self._whole(key, whole.total.device).merge(whole)
         self.weight += other.weight
-        self.updates += other.updates
-        for group, names in other._names.items():
-            mine = self._names.setdefault(group, [])
-            mine.extend(name for name in names if name not in mine)
-        for key, total in other._sums.items():
-            if key in self._sums:
-                self._sums[key].merge(total)
-                self._holders[key] = self._holders[key] + other._holders[key]
-            else:
-                self._sums[key] = total.copy()
-                self._holders[key] = other._holders[key].clone()
-                self._dtypes[key] = other._dtypes[key]
 
     def mean(self, group: str = "params", *, otherwise: Tensors | None = None) -> dict[str, Tensor]:
         """Each entry over the clients that hold it; where nobody does, `otherwise` or 0.
 
         `group` is `params`, `buffers`, or the name of an extra such as `gradient`.
         """
-        return {name: self._mean(group, name, otherwise) for name in self._names.get(group, [])}
+        mine = [key for key in self._kinds if key[0] == group]
+        return {key[1]: self._mean(key, None if otherwise is None else otherwise[key[1]]) for key in mine}
 
     def held(self) -> dict[str, Tensor]:
         """Which masked weights at least one client holds: the union of the clients' masks."""
-        return {
-            name: self._holders[f"params/{name}"] > 0
-            for name in self._names["params"]
-            if self._holders[f"params/{name}"].dim() > 0
-        }
+        return {key[1]: self._held(key) for key, kind in self._kinds.items() if kind.masked}
 
-    def _add_tensor(self, key: str, value: Tensor, at: Tensor | None, shape: torch.Size, weight: int) -> None:
-        if key not in self._sums:
-            self._sums[key] = ExactSum(shape, value.device)
-            self._dtypes[key] = value.dtype
-            self._holders[key] = torch.zeros(() if at is None else shape, dtype=torch.int64, device=value.device)
-        self._sums[key].add(value.double() * weight, at)
-        add_at(self._holders[key], torch.full(() if at is None else value.shape, weight, device=value.device), at)
+    def _grow(self, room: int, updates: int) -> None:
+        """Note what is about to be added."""
+        self._bound += room
+        self.updates += updates
+        if self._bound >= ROOM:
+            raise TrainingError("the weights of this round's updates are too large to average")
+        if not self._wide and (self._bound >= LIGHT_ROOM or self.updates >= LIGHT_UPDATES):
+            self._wide = True
+            for total in [row.total for row in self._rows.values()] + [one.total for one in self._wholes.values()]:
+                total.widen()
 
-    def _mean(self, group: str, name: str, otherwise: Tensors | None) -> Tensor:
-        key = f"{group}/{name}"
-        holders = self._holders[key]
-        mean = self._sums[key].value() / holders.clamp(min=1)
-        dtype = self._dtypes[key]
-        if not dtype.is_floating_point:
-            mean = torch.round(mean)
-        mean = mean.to(dtype)
-        if otherwise is None:
-            return mean
-        return torch.where(holders > 0, mean, otherwise[name].to(dtype))
+    def _row(self, form: Form, device: torch.device) -> Row:
+        """The sum of updates of this form that have the broadcast's masks."""
+        if form not in self._rows:
+            self._note(form, self._masks)
+            ends = [0, *accumulate(shape.numel() for _, shape, _ in form)]
+            places = {key: slice(*place) for (key, _, _), place in zip(form, pairwise(ends), strict=True)}
+            self._rows[form] = Row(ExactSum(ends[-1], device, wide=self._wide), places)
+        return self._rows[form]
+
+    def _whole(self, key: Key, device: torch.device) -> Whole:
+        """The sum of a tensor over updates with masks of their own."""
+        if key not in self._wholes:
+            self._wholes[key] = self._empty(key, device)
+        return self._wholes[key]
+
+    def _empty(self, key: Key, device: torch.device) -> Whole:
+        size = self._kinds[key].shape.numel()
+        return Whole(ExactSum(size, device, wide=self._wide), torch.zeros(size, dtype=torch.int64, device=device))
+
+    def _note(self, form: Form, masks: Masks) -> None:
+        """Remember what tensors are that were not seen before."""
+        for key, shape, dtype in form:
+            masked = key[0] == "params" and key[1] in masks
+            self._kinds.setdefault(key, Kind(masks[key[1]].shape if masked else shape, dtype, masked))
+
+    def _add_wholes(self, form: Form, parts: Parts, weight: int, masks: Masks) -> None:
+        self._note(form, masks)
+        sizes = [shape.numel() for _, shape, _ in form]
+        pieces = zip(*(part.split_with_sizes(sizes) for part in parts), strict=True)
+        for (key, _, _), (coarse, fine) in zip(form, pieces, strict=True):
+            at = positions_in(masks[key[1]]) if key[0] == "params" and key[1] in masks else None
+            self._whole(key, coarse.device).add((coarse, fine), weight, at)
+
+    def _mean(self, key: Key, otherwise: Tensor | None) -> Tensor:
+        kind = self._kinds[key]
+        total, weights, at = self._collected(key)
+        mean = total / weights.clamp(min=1)
+        mean = (mean if kind.dtype.is_floating_point else mean.round()).to(kind.dtype)
+        return mean.reshape(kind.shape) if at is None else spread(mean, at, kind.shape, otherwise)
+
+    def _held(self, key: Key) -> Tensor:
+        if key not in self._wholes:
+            return self._masks[key[1]]
+        return (self._everything(key).weights > 0).reshape(self._kinds[key].shape)
+
+    def _collected(self, key: Key) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Of what somebody holds of a tensor: sums [n], weights [n] or one for all, and where it is, if not all."""
+        rows = self._rows_with(key)
+        if len(rows) == 1 and key not in self._wholes:
+            total = value_of(rows[0].parts(key))
+            return total, torch.tensor(rows[0].weight, device=total.device), self._at(key)
+        whole = self._everything(key)
+        at = positions_in(whole.weights > 0)
+        coarse, fine = whole.total.parts
+        return value_of((coarse[at], fine[at])), whole.weights[at], at
+
+    def _everything(self, key: Key) -> Whole:
+        """The sum of a tensor over all updates."""
+        rows, own = self._rows_with(key), self._wholes.get(key)
+        if own is not None and not rows:
+            return own
+        whole = self._empty(key, rows[0].total.device)
+        if own is not None:
+            whole.merge(own)
+        for row in rows:
+            whole.add(row.parts(key), row.weight, self._at(key))
+        return whole
+
+    def _rows_with(self, key: Key) -> list[Row]:
+        return [row for row in self._rows.values() if key in row.places]
+
+    def _at(self, key: Key) -> Tensor | None:
+        """Where the broadcast's masks keep entries of a tensor; None: everywhere."""
+        return self._positions.get(key[1]) if key[0] == "params" else None

@@ -18,17 +18,37 @@ Positions = Mapping[str, Tensor]
 
 def masked(params: Tensors, masks: Masks) -> dict[str, Tensor]:
     """`params` with every masked-out weight set to zero."""
-    return {name: value * masks[name] if name in masks else value for name, value in params.items()}
+    return {name: value * as_bytes(masks[name]) if name in masks else value for name, value in params.items()}
+
+
+def as_bytes(mask: Tensor) -> Tensor:
+    """A mask as numbers 0 and 1, without a copy: PyTorch converts them to floats several times as fast as booleans."""
+    return mask.view(torch.uint8)
 
 
 def count_active(masks: Masks) -> dict[str, int]:
     """How many weights each mask keeps."""
-    return {name: int(mask.count_nonzero()) for name, mask in masks.items()}
+    return {name: count_kept(mask) for name, mask in masks.items()}
+
+
+def count_kept(mask: Tensor) -> int:
+    """How many weights a mask keeps."""
+    if mask.device.type == "cpu":
+        return int(np.count_nonzero(mask.numpy()))  # five times as fast as PyTorch's own
+    return int(mask.count_nonzero())
 
 
 def positions_of(masks: Masks) -> dict[str, Tensor]:
     """Where each mask's weights are."""
-    return {name: _positions(mask.reshape(-1)) for name, mask in masks.items()}
+    return {name: positions_in(mask) for name, mask in masks.items()}
+
+
+def positions_in(mask: Tensor) -> Tensor:
+    """The flat indices of the weights that one mask keeps, rising."""
+    flat = mask.reshape(-1)
+    if flat.device.type == "cpu":
+        return torch.from_numpy(np.flatnonzero(flat.numpy()))  # four times as fast as PyTorch's own
+    return flat.nonzero().reshape(-1)
 
 
 def packed(params: Tensors, positions: Positions) -> dict[str, Tensor]:
@@ -42,18 +62,16 @@ def packed(params: Tensors, positions: Positions) -> dict[str, Tensor]:
 def unpacked(params: Tensors, positions: Positions, masks: Masks) -> dict[str, Tensor]:
     """What `packed` was made from, with zeros where nothing was kept."""
     return {
-        name: _spread(value, positions[name], masks[name].shape) if name in positions else value
+        name: spread(value, positions[name], masks[name].shape) if name in positions else value
         for name, value in params.items()
     }
 
 
-def _spread(values: Tensor, positions: Tensor, shape: torch.Size) -> Tensor:
-    whole = torch.zeros(shape, dtype=values.dtype, device=values.device)
+def spread(values: Tensor, positions: Tensor, shape: torch.Size, otherwise: Tensor | None = None) -> Tensor:
+    """A tensor of this shape with `values` at these positions, and everywhere else 0 or `otherwise`."""
+    if otherwise is None:
+        whole = torch.zeros(shape, dtype=values.dtype, device=values.device)
+    else:
+        whole = otherwise.to(values.dtype).clone(memory_format=torch.contiguous_format)
     whole.view(-1).index_copy_(0, positions, values)
     return whole
-
-
-def _positions(mask: Tensor) -> Tensor:
-    if mask.device.type == "cpu":
-        return torch.from_numpy(np.flatnonzero(mask.numpy()))  # four times as fast as PyTorch's own
-    return mask.nonzero().reshape(-1)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from feddst.protocol.tensors import Masks, Tensors
+from feddst.protocol.tensors import Masks, Tensors, count_kept
 from feddst.sparsity.masks import keep_largest
 
 
@@ -21,7 +21,7 @@ def prune_within(params: Tensors, budgets: Mapping[str, int], *, among: Masks, h
     return {
         name: keep_largest(
             params[name][None],
-            min(budget, int(among[name].sum())),
+            min(budget, count_kept(among[name])),
             among=among[name][None],
             held=held[name][None],
         )[0]

@@ -1,11 +1,19 @@
 """Masks that keep an exact number of weights, for M models side by side.
 
 Every function takes tensors of shape [M, *shape] and treats the M models alike and independently. Ties go to
-the weight that was held before, then to the lower flat index: stable sorts make that so on every device.
+the weight that was held before, then to the lower flat index, on every device.
 """
 
+from typing import Any
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+
+from feddst.protocol.tensors import count_kept
+
+Flat = NDArray[np.bool_]
 
 
 def top(score: Tensor, count: int, *, among: Tensor | None = None, held: Tensor | None = None) -> Tensor:
@@ -15,22 +23,69 @@ def top(score: Tensor, count: int, *, among: Tensor | None = None, held: Tensor 
     held: bool [M, *shape], who wins a tie (default nobody).
     """
     models = score.shape[0]
-    flat = score.reshape(models, -1)
-    if among is not None:
-        candidates = among.reshape(models, -1)
-        if count > int(candidates.sum(dim=1).min()):
-            raise ValueError(f"cannot choose {count} weights: a model has fewer candidates")
-        flat = flat.masked_fill(~candidates, -torch.inf)
-    elif count > flat.shape[1]:
-        raise ValueError(f"cannot choose {count} of {flat.shape[1]} weights")
+    flat = score.detach().reshape(models, -1)
+    candidates = torch.ones_like(flat, dtype=torch.bool) if among is None else among.reshape(models, -1)
+    fewest, most = _least_and_most(candidates)
+    if count > fewest:
+        where = f"of {fewest} weights" if among is None else "weights: a model has fewer candidates"
+        raise ValueError(f"cannot choose {count} {where}")
+    if count == most:
+        return candidates.clone().reshape(score.shape)
+    choose = _by_selecting if _can_select(flat) else _by_sorting
+    return choose(flat, count, candidates, None if held is None else held.reshape(models, -1)).reshape(score.shape)
+
+
+def _least_and_most(masks: Tensor) -> tuple[int, int]:
+    """How many weights the masks [M, n] keep: the fewest, and the most."""
+    counts = [count_kept(mask) for mask in masks] if masks.device.type == "cpu" else masks.sum(dim=1).tolist()
+    return min(counts), max(counts)
+
+
+def _by_sorting(score: Tensor, count: int, candidates: Tensor, held: Tensor | None) -> Tensor:
+    """Stable sorts, which say what is meant. All tensors are [M, n]."""
+    score = score.masked_fill(~candidates, -torch.inf)
     if held is None:
-        chosen = torch.argsort(flat, dim=1, descending=True, stable=True)[:, :count]
+        chosen = torch.argsort(score, dim=1, descending=True, stable=True)[:, :count]
     else:
-        held_first = torch.argsort(held.reshape(models, -1).to(torch.int8), dim=1, descending=True, stable=True)
-        ranks = torch.argsort(flat.gather(1, held_first), dim=1, descending=True, stable=True)
+        held_first = torch.argsort(held.to(torch.int8), dim=1, descending=True, stable=True)
+        ranks = torch.argsort(score.gather(1, held_first), dim=1, descending=True, stable=True)
         chosen = held_first.gather(1, ranks[:, :count])
-    mask = torch.zeros_like(flat, dtype=torch.bool)
-    return mask.scatter_(1, chosen, True).reshape(score.shape)
+    return torch.zeros_like(candidates).scatter_(1, chosen, True)
+
+
+def _by_selecting(score: Tensor, count: int, candidates: Tensor, held: Tensor | None) -> Tensor:
+    """The same on a CPU in a twentieth of the time: only the smallest score that is chosen has to be found."""
+    comparable = score if score.dtype is torch.float64 else score.float()
+    first = torch.zeros_like(candidates) if held is None else held
+    models = zip(comparable.numpy(), candidates.numpy(), first.numpy(), strict=True)
+    return torch.from_numpy(np.stack([_selected(values, count, among, before) for values, among, before in models]))
+
+
+def _selected(score: NDArray[Any], count: int, among: Flat, held: Flat) -> Flat:
+    """One model's choice; all arrays are [n]."""
+    least = _nth_largest(score, count, among)
+    chosen: Flat = (score > least) & among
+    level = np.flatnonzero((score == least) & among)
+    held_first = np.concatenate([level[held[level]], level[~held[level]]])
+    chosen[held_first[: count - np.count_nonzero(chosen)]] = True
+    return chosen
+
+
+def _nth_largest(score: NDArray[Any], n: int, among: Flat) -> Any:
+    """The n-th largest score among candidates; ∞ if n is 0.
+
+    The order is turned around because numpy is slow where many equal numbers, as zeros among gradients, come first.
+    """
+    if n == 0:
+        return np.inf
+    falling = -score[np.flatnonzero(among)]
+    falling.partition(n - 1)
+    return -falling[n - 1]
+
+
+def _can_select(score: Tensor) -> bool:
+    """Whether scores are on a CPU, and all of them numbers: sorting takes what is not a number for the largest."""
+    return score.device.type == "cpu" and not bool(score.max().isnan())
 
 
 def keep_largest(weights: Tensor, count: int, *, among: Tensor | None = None, held: Tensor | None = None) -> Tensor:
@@ -40,7 +95,7 @@ def keep_largest(weights: Tensor, count: int, *, among: Tensor | None = None, he
 
 def drop_smallest(weights: Tensor, mask: Tensor, count: int) -> Tensor:
     """`mask` without the `count` active weights of smallest magnitude. Every model holds equally many."""
-    active = int(mask[0].sum())
+    active = count_kept(mask[0])
     return top(weights.abs(), active - min(count, active), among=mask)
 
 

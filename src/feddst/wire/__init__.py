@@ -1,6 +1,6 @@
 """A sparse model as bytes, and back: the format is in docs/wire.md."""
 
-from feddst.wire.broadcast import Downlink, Parcel, decode_broadcast
+from feddst.wire.broadcast import Downlink, Parcel, decode_broadcast, decode_reference
 from feddst.wire.codecs import CODECS, general_codecs, nominal_bits, register
 from feddst.wire.config import WireConfig
 from feddst.wire.history import MaskHistory
@@ -24,6 +24,7 @@ __all__ = [
     "WireConfig",
     "check_size",
     "decode_broadcast",
+    "decode_reference",
     "decode_update",
     "encode_update",
     "general_codecs",

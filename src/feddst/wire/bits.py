@@ -10,6 +10,7 @@ Bits are held as uint8 arrays of 0 and 1, and packed into bytes lowest bit first
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,7 +72,7 @@ class BitReader:
         if not ahead[below : below + 1].any():
             raise WireError("the mask section holds a number that is too long or cut short")
         self.take(below + 1)
-        return (1 << below) + sum(int(bit) << i for i, bit in enumerate(self.take(below))) - 1
+        return (1 << below) + int.from_bytes(pack([self.take(below)]), "little") - 1
 
     def rest(self) -> Bits:
         """All bits that are left."""
@@ -94,9 +95,10 @@ def write_sets(sets: Sequence[tuple[int, Members]]) -> list[Bits]:
             bitmaps.append(_flags(size, members))
             continue
         fewer = members if 2 * len(members) <= size else np.flatnonzero(_flags(size, members) == 0)
-        gaps = np.diff(fewer, prepend=-1) - 1
+        gaps = fewer.copy()
+        gaps[1:] -= fewer[:-1] + 1
         width = _remainder_width(size, len(fewer))
-        remainders.append(((gaps[:, None] >> np.arange(width)) & 1).astype(np.uint8).reshape(-1))
+        remainders.append(_low_bits(gaps, width))
         quotients.append(_unary(gaps >> width))
     return [*bitmaps, *remainders, *quotients]
 
@@ -132,6 +134,13 @@ def bits_needed(size: int, count: int) -> int:
     return fewer * (width + 1) + ((size - fewer) >> width) if fewer else 0
 
 
+def fewest_bits(size: int, count: int) -> int:
+    """The fewest bits that a set of `count` numbers below `size` takes: those where all quotients are 0."""
+    fewer = min(count, size - count)
+    return size if _is_even(size, count) else fewer * (_remainder_width(size, fewer) + 1)
+
+
+@lru_cache(maxsize=256)
 def most_bits_needed(size: int, most: int) -> int:
     """The most bits that a set of `most` or fewer numbers below `size` takes.
 
@@ -167,6 +176,12 @@ def _flags(size: int, members: Members) -> Bits:
     return flags
 
 
+def _low_bits(numbers: Members, width: int) -> Bits:
+    """The `width` lowest bits of each number, lowest first."""
+    in_bytes = numbers.astype("<i8", copy=False)[:, None].view(np.uint8)
+    return np.unpackbits(in_bytes, axis=1, count=width, bitorder="little").reshape(-1)
+
+
 def _unary(quotients: Members) -> Bits:
     """Each number as that many zeros and a one."""
     ends = np.cumsum(quotients + 1) - 1
@@ -190,7 +205,7 @@ def _from_gaps(size: int, ends: Members, remainders: Bits) -> Members:
 
     In place as far as possible: a payload must not make a server need much more memory than its model.
     """
-    found = np.diff(ends)
+    found = ends[1:] - ends[:-1]
     found -= 1
     width = len(remainders) // max(len(found), 1)
     bits = remainders.reshape(len(found), width)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from feddst.errors import WireError
-from feddst.protocol import Broadcast, Update, generator, positions_of, unpacked
+from feddst.protocol import Broadcast, Positions, Update, generator, positions_of, unpacked
 from feddst.wire.codecs import codec_named
 from feddst.wire.config import WireConfig
 from feddst.wire.header import Header, Kind
@@ -23,7 +23,7 @@ from feddst.wire.payload import (
     write_raw,
     write_values,
 )
-from feddst.wire.reference import Reference, check_reference
+from feddst.wire.reference import Reference, check_reference, refers
 from feddst.wire.values import Float32
 
 LARGEST_VALUE = 2.0**36
@@ -96,22 +96,27 @@ class Downlink:
         """The broadcast as clients decode it: the same, unless its values were rounded."""
         header = self._header(MaskCode.SAME, b"", self._exact.bitmap)
         sections = Sections(header, memoryview(b""), memoryview(self._buffers), memoryview(self._values))
-        return Reference(_assemble(sections, self._layout, dict(self._exact.broadcast.masks)))
+        return _assemble(sections, self._layout, dict(self._exact.broadcast.masks), self._exact.positions)
 
 
 def decode_broadcast(payload: bytes | memoryview, layout: Layout, held: bytes = b"") -> Broadcast:
     """The broadcast in a payload, for a model of this layout, by a client that holds the mask of bitmap `held`."""
+    return decode_reference(payload, layout, held).broadcast
+
+
+def decode_reference(payload: bytes | memoryview, layout: Layout, held: bytes = b"") -> Reference:
+    """The same with what follows from it: clients in one place that were sent the same bytes can share it."""
     sections = split(payload, layout, Kind.BROADCAST)
     header = sections.header
     if header.weight:
         raise WireError("a broadcast has no weight of its own")
     check_reference(header, mask_name(held))
-    masks = decode_masks(header.mask, sections.mask, layout, decode_bitmap(held, layout), any_count)
-    return _assemble(sections, layout, masks)
+    known = decode_bitmap(held, layout) if refers(header) else None
+    masks = decode_masks(header.mask, sections.mask, layout, known, any_count)
+    return _assemble(sections, layout, masks, positions_of(masks))
 
 
-def _assemble(sections: Sections, layout: Layout, masks: dict[str, Tensor]) -> Broadcast:
-    positions = positions_of(masks)
+def _assemble(sections: Sections, layout: Layout, masks: dict[str, Tensor], positions: Positions) -> Reference:
     values = read_values(sections, counts_of(layout, {name: len(found) for name, found in positions.items()}))
     flat = {field.name: value.to(field.dtype) for field, value in zip(layout.params, values, strict=True)}
     buffers = read_raw(sections.buffers, layout.buffers)
@@ -119,4 +124,4 @@ def _assemble(sections: Sections, layout: Layout, masks: dict[str, Tensor]) -> B
     whole = {field.name: flat[field.name].reshape(field.shape) for field in layout.params if field.name not in masks}
     spread = unpacked({name: flat[name] for name in masks}, positions, masks)
     params = {field.name: (spread if field.name in masks else whole)[field.name] for field in layout.params}
-    return Broadcast(sections.header.round, params, buffers, masks)
+    return Reference(Broadcast(sections.header.round, params, buffers, masks), positions)

@@ -6,13 +6,15 @@ agreed on anything.
 
 import zlib
 from collections.abc import Mapping
+from functools import lru_cache
 
 NO_MASK = 0
 """What stands for a mask's name where there is none."""
 
 
+@lru_cache(maxsize=8)
 def mask_name(bitmap: bytes) -> int:
-    """How a mask is called on the wire: the CRC-32 of its bitmap section."""
+    """How a mask is called on the wire: the CRC-32 of its bitmap section. All clients of a round are sent one mask."""
     return zlib.crc32(bitmap) if bitmap else NO_MASK
 
 

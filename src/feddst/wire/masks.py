@@ -9,7 +9,7 @@ A section is one stream of bits. Layers come in the order of the layout.
   then, as sets, which of the reference's weights leave, and which of the other weights enter.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Literal
 
@@ -18,12 +18,13 @@ import torch
 from numpy.typing import NDArray
 
 from feddst.errors import WireError
-from feddst.protocol import Masks
+from feddst.protocol import Masks, Positions, positions_of
 from feddst.wire.bits import (
     LONGEST_NUMBER,
     BitReader,
     Bits,
     Members,
+    fewest_bits,
     number,
     pack,
     read_sets,
@@ -35,6 +36,8 @@ from feddst.wire.layout import Field, Layout
 
 MaskStyle = Literal["difference", "positions", "bitmap"]
 Flat = NDArray[np.bool_]
+Kept = Mapping[str, Members]
+"""For each layer the positions of the weights that its mask keeps."""
 
 
 class MaskCode(IntEnum):
@@ -47,8 +50,13 @@ class MaskCode(IntEnum):
     DIFFERENCE = 4
 
 
-def encode_masks(masks: Masks, layout: Layout, style: MaskStyle, reference: Masks | None) -> tuple[MaskCode, bytes]:
-    """The mask section for these masks; `reference` is what the other end holds, if anything."""
+def encode_masks(
+    masks: Masks, layout: Layout, style: MaskStyle, reference: Masks | None, positions: Positions | None = None
+) -> tuple[MaskCode, bytes]:
+    """The mask section for these masks; `reference` is what the other end holds, if anything.
+
+    `positions` are those of the reference's weights, for whoever has them.
+    """
     fields = [field for field in layout.params if field.name in masks]
     if not fields:
         return MaskCode.ABSENT, b""
@@ -58,9 +66,7 @@ def encode_masks(masks: Masks, layout: Layout, style: MaskStyle, reference: Mask
         if all(np.array_equal(new[name], old[name]) for name in new):
             return MaskCode.SAME, b""
         if style == "difference":
-            whole = MaskCode.POSITIONS, pack(_positions(new, layout))
-            moved = MaskCode.DIFFERENCE, pack(_difference(new, old))
-            return min(moved, whole, key=lambda section: len(section[1]))
+            return _moved_or_whole(new, old, _kept(reference, positions), layout)
     if style == "bitmap":
         return MaskCode.BITMAP, encode_bitmap(masks, layout)
     return MaskCode.POSITIONS, pack(_positions(new, layout))
@@ -82,16 +88,25 @@ def any_count(layer: str, count: int) -> None:
 
 
 def decode_masks(
-    code: MaskCode, data: memoryview, layout: Layout, reference: Masks | None, check: "Check"
+    code: MaskCode,
+    data: memoryview,
+    layout: Layout,
+    reference: Masks | None,
+    check: "Check",
+    positions: Positions | None = None,
 ) -> dict[str, torch.Tensor]:
-    """The masks in a section. `check` is shown each layer's name and how many weights its mask would keep."""
+    """The masks in a section. `check` is shown each layer's name and how many weights its mask would keep.
+
+    `positions` are those of the reference's weights, for whoever has them.
+    """
     if code in (MaskCode.ABSENT, MaskCode.SAME):
         if len(data):
             raise WireError(f"a payload with mask code {code.name} has a mask section of {len(data)} bytes")
         return {} if code is MaskCode.ABSENT else _own_layers(_held(reference), layout)
     reader = BitReader(data)
     if code is MaskCode.DIFFERENCE:
-        masks = _read_difference(reader, _own_layers(_held(reference), layout), layout, check)
+        old = _own_layers(_held(reference), layout)
+        masks = _read_difference(reader, old, _kept(old, positions), layout, check)
     elif code is MaskCode.BITMAP:
         masks = _read_bitmap(reader, layout, check)
     else:
@@ -131,6 +146,11 @@ def _own_layers(masks: Masks, layout: Layout) -> dict[str, torch.Tensor]:
     return {field.name: masks[field.name] for field in layout.params if field.name in masks}
 
 
+def _kept(masks: Masks, positions: Positions | None) -> Kept:
+    """Where the weights of masks are, worked out if that is not known."""
+    return {name: at.numpy() for name, at in (positions_of(masks) if positions is None else positions).items()}
+
+
 def _layer_flags(masks: Mapping[str, Flat], layout: Layout) -> Bits:
     return np.array([field.name in masks for field in layout.params], dtype=np.uint8)
 
@@ -141,13 +161,33 @@ def _positions(masks: Mapping[str, Flat], layout: Layout) -> list[Bits]:
     return [_layer_flags(masks, layout), *counts, *write_sets(sets)]
 
 
-def _difference(new: Mapping[str, Flat], old: Mapping[str, Flat]) -> list[Bits]:
+def _moved_or_whole(
+    new: Mapping[str, Flat], old: Mapping[str, Flat], kept: Kept, layout: Layout
+) -> tuple[MaskCode, bytes]:
+    """The difference, or the positions where these take fewer bytes."""
+    moved = pack(_difference(new, old, kept))
+    if len(moved) > _fewest_bytes(new):
+        whole = pack(_positions(new, layout))
+        if len(whole) < len(moved):
+            return MaskCode.POSITIONS, whole
+    return MaskCode.DIFFERENCE, moved
+
+
+def _fewest_bytes(masks: Mapping[str, Flat]) -> int:
+    """No section with the positions of these masks is smaller."""
+    return sum(fewest_bits(len(mask), int(np.count_nonzero(mask))) for mask in masks.values()) // 8
+
+
+def _difference(new: Mapping[str, Flat], old: Mapping[str, Flat], kept: Kept) -> list[Bits]:
     counts: list[Bits] = []
     sets: list[tuple[int, Members]] = []
     for name, before in old.items():
-        leaving, entering = np.flatnonzero(~new[name][before]), np.flatnonzero(new[name][~before])
+        active = len(kept[name])
+        moving = np.flatnonzero(before != new[name])
+        rank = np.searchsorted(kept[name], moving)  # how many were kept before each
+        leaves = before[moving]
+        leaving, entering = rank[leaves], (moving - rank)[~leaves]
         counts += [number(len(leaving)), number(signed(len(entering) - len(leaving)))]
-        active = int(before.sum())
         sets += [(active, leaving), (len(before) - active, entering)]
     return [*counts, *write_sets(sets)]
 
@@ -164,7 +204,7 @@ def _read_bitmap(reader: BitReader, layout: Layout, check: Check) -> dict[str, F
     masks = {field.name: reader.take(field.size).view(np.bool_).copy() for field in _masked_fields(reader, layout)}
     reader.finish()
     for name, mask in masks.items():
-        check(name, int(mask.sum()))
+        check(name, int(np.count_nonzero(mask)))
     return masks
 
 
@@ -177,29 +217,34 @@ def _read_positions(reader: BitReader, layout: Layout, check: Check) -> dict[str
     return {field.name: _mask(field.size, found) for field, found in zip(fields, members, strict=True)}
 
 
-def _read_difference(reader: BitReader, reference: Masks, layout: Layout, check: Check) -> dict[str, Flat]:
+def _read_difference(reader: BitReader, reference: Masks, kept: Kept, layout: Layout, check: Check) -> dict[str, Flat]:
     old = {field.name: _flat(reference, field) for field in layout.params if field.name in reference}
     if not old:
         raise WireError("the payload has the difference to a mask, and the model has none")
     sizes: list[tuple[int, int]] = []
     for name, before in old.items():
-        active = int(before.sum())
+        active = len(kept[name])
         leaving = _within(name, reader.number(), active)
         entering = _within(name, leaving + unsigned(reader.number()), len(before) - active)
         check(name, active - leaving + entering)
         sizes += [(active, leaving), (len(before) - active, entering)]
-    return _moved(old, read_sets(reader, sizes))
+    sets = read_sets(reader, sizes)
+    moves = zip(old.items(), sets[::2], sets[1::2], strict=True)
+    return {name: _moved(before, kept[name], leaving, entering) for (name, before), leaving, entering in moves}
 
 
-def _moved(old: Mapping[str, Flat], sets: Sequence[Members]) -> dict[str, Flat]:
-    masks: dict[str, Flat] = {}
-    for i, (name, before) in enumerate(old.items()):
-        active = int(before.sum())
-        mask = np.empty_like(before)
-        mask[before] = ~_mask(active, sets[2 * i])
-        mask[~before] = _mask(len(before) - active, sets[2 * i + 1])
-        masks[name] = mask
-    return masks
+def _moved(before: Flat, kept: Members, leaving: Members, entering: Members) -> Flat:
+    """A mask after some of its weights, at positions `kept`, have left, and some of the others have entered.
+
+    With little memory, as in `bits`: `entering` is overwritten, and 32 bits are enough for what the wire carries.
+    """
+    mask = before.copy()
+    mask[kept[leaving]] = False
+    others_before = np.arange(len(kept), dtype=np.int32)
+    np.subtract(kept, others_before, out=others_before)
+    entering += np.searchsorted(others_before, entering.astype(np.int32), side="right")
+    mask[entering] = True
+    return mask
 
 
 def _within(name: str, count: int, most: int) -> int:

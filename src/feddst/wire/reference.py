@@ -14,9 +14,13 @@ from feddst.wire.masks import MaskCode, encode_bitmap
 
 @dataclass(frozen=True)
 class Reference:
-    """A broadcast as its receivers decoded it, with what follows from it worked out once."""
+    """A broadcast as its receivers decoded it, with what follows from it worked out once.
+
+    `known` are the positions of its masks' weights, for whoever has them already.
+    """
 
     broadcast: Broadcast
+    known: Positions | None = None
 
     @cached_property
     def layout(self) -> Layout:
@@ -47,7 +51,7 @@ class Reference:
     @cached_property
     def positions(self) -> Positions:
         """Where the weights of its masks are."""
-        return positions_of(self.broadcast.masks)
+        return positions_of(self.broadcast.masks) if self.known is None else self.known
 
     @cached_property
     def active(self) -> Mapping[str, int]:
@@ -64,8 +68,12 @@ class Reference:
         return self.values if positions is self.positions else packed(self.broadcast.params, positions)
 
 
+def refers(header: Header) -> bool:
+    """Whether a payload's mask is told by another one, which its receiver holds."""
+    return header.mask in (MaskCode.SAME, MaskCode.DIFFERENCE)
+
+
 def check_reference(header: Header, held: int) -> None:
     """Raise unless the mask that a payload refers to is the one of this name."""
-    refers = header.mask in (MaskCode.SAME, MaskCode.DIFFERENCE)
-    if header.reference != (held if refers else NO_MASK):
+    if header.reference != (held if refers(header) else NO_MASK):
         raise WireError(f"the payload refers to mask {header.reference:08x}, here is {held:08x}")

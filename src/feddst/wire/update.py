@@ -9,7 +9,7 @@ from torch import Tensor
 
 from feddst.errors import WireError
 from feddst.protocol import ClientWork, Masks, Readjustment, Update, count_active, positions_of
-from feddst.protocol.accumulator import ROOM
+from feddst.protocol.fixedpoint import ROOM
 from feddst.wire.bits import most_bits_needed
 from feddst.wire.codecs import codec_coded, codec_named
 from feddst.wire.config import WireConfig
@@ -89,7 +89,7 @@ def encode_update(
     layout, codec = reference.answer_layout(work), codec_named(wire.values, "wire.values")
     code, mask = MaskCode.SAME, b""
     if update.masks is not None and any(field.name in update.masks for field in layout.params):
-        code, mask = encode_masks(update.masks, layout, wire.mask, reference.broadcast.masks)
+        code, mask = encode_masks(update.masks, layout, wire.mask, reference.broadcast.masks, reference.positions)
     changes = _relative(update, reference) if codec.relative else update.params
     groups = {"params": changes, **update.extra}
     tensors = [groups[field.group][field.name].reshape(-1) for field in layout.coded]
@@ -127,7 +127,9 @@ def decode_update(payload: bytes | memoryview, asked: Asked) -> Update:
     check_reference(header, asked.reference.mask_name)
     masks = None
     if header.mask is not MaskCode.SAME:
-        masks = _all_layers(decode_masks(header.mask, sections.mask, layout, sent.masks, asked.check_count), sent.masks)
+        positions = asked.reference.positions
+        own = decode_masks(header.mask, sections.mask, layout, sent.masks, asked.check_count, positions)
+        masks = _all_layers(own, sent.masks)
         asked.check_masks(masks)
     elif sections.mask:
         raise WireError("an update with the mask it was sent has a mask section")

@@ -1,0 +1,222 @@
+// `feddst._native`: sessions for Python. Everything that comes in is checked here; the kernels trust what they are given.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <array>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+
+#include "denormals.hpp"
+#include "dispatch.hpp"
+#include "session.hpp"
+
+namespace nb = nanobind;
+
+namespace feddst {
+namespace {
+
+using Floats = nb::ndarray<float, nb::c_contig, nb::device::cpu>;
+using ConstFloats = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
+using Integers = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Bytes = nb::ndarray<const std::uint8_t, nb::c_contig, nb::device::cpu>;
+using Sides = std::tuple<int, int, int, int, int, int>;
+using Description = std::tuple<std::string, int, Sides, bool, bool>;
+
+Kind kind_named(const std::string& name) {
+    if (name == "convolution") return Kind::convolution;
+    if (name == "linear") return Kind::linear;
+    if (name == "max_pool") return Kind::max_pool;
+    if (name == "average_pool") return Kind::average_pool;
+    if (name == "relu") return Kind::relu;
+    if (name == "softmax") return Kind::softmax;
+    throw std::invalid_argument("there is no layer " + name);
+}
+
+std::shared_ptr<Network> make_network(std::tuple<int, int, int> input, const std::vector<Description>& layers) {
+    std::vector<Operation> operations;
+    for (const auto& [kind, outputs, sides, bias, count_padding] : layers) {
+        const auto [rows, columns, row_stride, column_stride, row_padding, column_padding] = sides;
+        operations.push_back({kind_named(kind), outputs,
+                              {rows, columns, row_stride, column_stride, row_padding, column_padding}, bias,
+                              count_padding});
+    }
+    const auto [planes, height, width] = input;
+    return std::make_shared<Network>(Shape{planes, height, width}, operations);
+}
+
+void expect(bool holds, const std::string& what) {
+    if (!holds) throw std::invalid_argument(what);
+}
+
+std::shared_ptr<Structure> make_structure(std::shared_ptr<Network> network,
+                                          const std::vector<std::optional<Bytes>>& masks,
+                                          std::optional<std::vector<bool>> dense) {
+    const int layers = network->weighted_count();
+    expect(int(masks.size()) == layers, "one mask, or None, is needed for each layer with weights");
+    expect(!dense || int(dense->size()) == layers, "one mode is needed for each layer with weights");
+    std::vector<const std::uint8_t*> found;
+    for (int w = 0; w < layers; ++w) {
+        expect(!masks[w] || std::int64_t(masks[w]->size()) == Network::size(network->weighted(w)),
+               "a mask has another size than its weights");
+        found.push_back(masks[w] ? masks[w]->data() : nullptr);
+    }
+    std::vector<Mode> modes;
+    if (dense)
+        for (bool all : *dense) modes.push_back(all ? Mode::dense : Mode::sparse);
+    nb::gil_scoped_release release;
+    return std::make_shared<Structure>(network, found, dense ? &modes : nullptr);
+}
+
+// The addresses of a list of weight or bias tensors, checked. Biases are None where there are none.
+template <class Array>
+std::vector<typename Array::Scalar*> addresses(const Network& network, const std::vector<std::optional<Array>>& arrays,
+                                               bool biases) {
+    expect(int(arrays.size()) == network.weighted_count(), "one tensor is needed for each layer with weights");
+    std::vector<typename Array::Scalar*> found;
+    for (int w = 0; w < network.weighted_count(); ++w) {
+        const Layer& layer = network.weighted(w);
+        const bool wanted = !biases || layer.op.bias;
+        const std::int64_t size = biases ? layer.op.outputs : Network::size(layer);
+        expect(arrays[w].has_value() == wanted, "a tensor is missing, or there is one too many");
+        expect(!wanted || std::int64_t(arrays[w]->size()) == size, "a tensor has another size than its layer");
+        found.push_back(wanted ? arrays[w]->data() : nullptr);
+    }
+    return found;
+}
+
+// A client's images, checked against each other, and the order in which they are to be seen.
+Images checked(const Network& network, const ConstFloats& inputs, const Integers& labels, const Integers& order) {
+    const std::int64_t images = std::int64_t(labels.size());
+    expect(std::int64_t(inputs.size()) == images * network.input().size(), "the images do not fit the network");
+    for (std::int64_t i = 0; i < images; ++i)
+        expect(labels.data()[i] >= 0 && labels.data()[i] < network.outputs(), "a label is out of range");
+    for (std::size_t i = 0; i < order.size(); ++i)
+        expect(order.data()[i] >= 0 && order.data()[i] < images, "an image is out of range");
+    return {inputs.data(), labels.data()};
+}
+
+// Steps on minibatches, one after another; returns the sum of the images' losses for each.
+std::vector<double> train(Session& session, const ConstFloats& inputs, const Integers& labels, const Integers& order,
+                          const std::vector<int>& sizes, float rate, float momentum, float decay, float proximal) {
+    const Images images = checked(session.network(), inputs, labels, order);
+    std::int64_t all = 0;
+    for (int size : sizes) {
+        expect(size > 0, "a minibatch is empty");
+        all += size;
+    }
+    expect(all == std::int64_t(order.size()), "the minibatches do not add up to the images");
+    expect(session.loaded(), "no weights are loaded");
+    nb::gil_scoped_release release;
+    FlushDenormals flush;
+    std::vector<double> losses;
+    const std::int64_t* next = order.data();
+    for (int size : sizes) {
+        losses.push_back(session.step(images, next, size, {rate, momentum, decay, proximal}));
+        next += size;
+    }
+    return losses;
+}
+
+void mean_gradient(Session& session, const ConstFloats& inputs, const Integers& labels, const Integers& order,
+                   float temperature, const std::vector<std::optional<Floats>>& weights,
+                   const std::vector<std::optional<Floats>>& biases) {
+    const Images images = checked(session.network(), inputs, labels, order);
+    const auto to = addresses(session.network(), weights, false), bias = addresses(session.network(), biases, true);
+    expect(order.size() > 0, "a gradient needs an image");
+    expect(session.loaded(), "no weights are loaded");
+    nb::gil_scoped_release release;
+    FlushDenormals flush;
+    session.mean_gradient(images, order.data(), std::int64_t(order.size()), temperature, to, bias);
+}
+
+void scores(Session& session, const ConstFloats& inputs, const Floats& outputs) {
+    const std::int64_t images = std::int64_t(inputs.size()) / session.network().input().size();
+    expect(images * session.network().input().size() == std::int64_t(inputs.size()), "the images do not fit the network");
+    expect(images * session.network().outputs() == std::int64_t(outputs.size()), "the outputs do not fit the network");
+    expect(session.loaded(), "no weights are loaded");
+    float* to = outputs.data();
+    nb::gil_scoped_release release;
+    FlushDenormals flush;
+    session.scores(inputs.data(), images, to);
+}
+
+using MaybeConst = std::vector<std::optional<ConstFloats>>;
+using MaybeFloats = std::vector<std::optional<Floats>>;
+
+}  // namespace
+}  // namespace feddst
+
+NB_MODULE(_native, m) {
+    using namespace feddst;
+    m.def("supported", &supported);
+    nb::class_<Network>(m, "Network")
+        .def(nb::new_(&make_network), nb::arg("shape"), nb::arg("layers"))
+        .def_prop_ro("outputs", &Network::outputs)
+        .def_prop_ro("sizes", [](const Network& network) {
+            std::vector<std::int64_t> sizes;
+            for (int w = 0; w < network.weighted_count(); ++w) sizes.push_back(Network::size(network.weighted(w)));
+            return sizes;
+        });
+    nb::class_<Structure>(m, "Structure")
+        .def(nb::new_(&make_structure), nb::arg("network"), nb::arg("masks"), nb::arg("dense") = nb::none())
+        .def_prop_ro("dense", [](const Structure& structure) {
+            std::vector<bool> dense;
+            for (int w = 0; w < structure.network().weighted_count(); ++w)
+                dense.push_back(structure.layer(w).mode == Mode::dense);
+            return dense;
+        });
+    nb::class_<Session>(m, "Session")
+        .def("__init__",
+             [](Session* at, std::shared_ptr<Network> network, const std::string& isa) {
+                 new (at) Session(network, pick(isa));
+             },
+             nb::arg("network"), nb::arg("isa"))
+        .def("load",
+             [](Session& session, std::shared_ptr<Structure> structure, const MaybeConst& weights,
+                const MaybeConst& biases) {
+                 expect(&structure->network() == &session.network(), "the structure is of another network");
+                 session.load(structure, addresses(session.network(), weights, false),
+                              addresses(session.network(), biases, true));
+             },
+             nb::arg("structure"), nb::arg("weights"), nb::arg("biases"))
+        .def("load_velocity",
+             [](Session& session, const MaybeConst& weights, const MaybeConst& biases) {
+                 expect(session.loaded(), "no weights are loaded");
+                 session.load_velocity(addresses(session.network(), weights, false),
+                                       addresses(session.network(), biases, true));
+             },
+             nb::arg("weights"), nb::arg("biases"))
+        .def("store",
+             [](const Session& session, const MaybeFloats& weights, const MaybeFloats& biases, bool velocity) {
+                 expect(session.loaded(), "no weights are loaded");
+                 session.store(addresses(session.network(), weights, false), addresses(session.network(), biases, true),
+                               velocity);
+             },
+             nb::arg("weights"), nb::arg("biases"), nb::arg("velocity") = false)
+        .def("set_trained",
+             [](Session& session, const std::vector<bool>& weights, const std::vector<bool>& biases) {
+                 const std::size_t layers = session.network().weighted_count();
+                 expect(weights.size() == layers && biases.size() == layers, "one flag is needed for each layer");
+                 session.set_trained(weights, biases);
+             },
+             nb::arg("weights"), nb::arg("biases"))
+        .def("load_anchor",
+             [](Session& session, const MaybeConst& weights, const MaybeConst& biases) {
+                 expect(session.loaded(), "no weights are loaded");
+                 session.load_anchor(addresses(session.network(), weights, false),
+                                     addresses(session.network(), biases, true));
+             },
+             nb::arg("weights"), nb::arg("biases"))
+        .def("train", &train, nb::arg("inputs"), nb::arg("labels"), nb::arg("order"), nb::arg("sizes"), nb::arg("rate"),
+             nb::arg("momentum"), nb::arg("decay"), nb::arg("proximal"))
+        .def("mean_gradient", &mean_gradient, nb::arg("inputs"), nb::arg("labels"), nb::arg("order"),
+             nb::arg("temperature"), nb::arg("weights"), nb::arg("biases"))
+        .def("scores", &scores, nb::arg("inputs"), nb::arg("outputs"));
+}

@@ -1,0 +1,262 @@
+#include "session.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace feddst {
+namespace {
+
+void gather(const std::vector<std::int32_t>& from, const float* source, float* to) {
+    for (std::size_t i = 0; i < from.size(); ++i) to[i] = source[from[i]];
+}
+
+void scatter(const std::vector<std::int32_t>& places, const float* values, float* to) {
+    for (std::size_t i = 0; i < places.size(); ++i) to[places[i]] = values[i];
+}
+
+// [rows, columns] to [columns, rows], in squares that a cache can hold.
+void transpose(const float* from, std::int64_t rows, std::int64_t columns, float* to) {
+    constexpr std::int64_t side = 32;
+    for (std::int64_t i = 0; i < rows; i += side)
+        for (std::int64_t j = 0; j < columns; j += side)
+            for (std::int64_t k = j; k < std::min(columns, j + side); ++k)
+                for (std::int64_t l = i; l < std::min(rows, i + side); ++l) to[k * rows + l] = from[l * columns + k];
+}
+
+}  // namespace
+
+void Numbers::resize(std::int64_t count) {
+    value.assign(count, 0.0f);
+    velocity.assign(count, 0.0f);
+    gradient.assign(count, 0.0f);
+    anchor.clear();
+}
+
+Session::Session(std::shared_ptr<const Network> network, const Kernels& kernels)
+    : network_(std::move(network)),
+      kernels_(kernels),
+      weights_(network_->weighted_count()),
+      biases_(network_->weighted_count()),
+      forward_(network_->weighted_count()),
+      backward_(network_->weighted_count()),
+      whole_(network_->weighted_count()),
+      sums_(network_->weighted_count()) {
+    for (const Layer& layer : network_->layers()) {
+        const bool in_place = layer.op.kind == Kind::relu || layer.op.kind == Kind::softmax;
+        owner_.push_back(in_place && !owner_.empty() ? owner_.back() : int(owner_.size()));
+        softmax_ = layer.op.kind == Kind::softmax;
+    }
+    tail_ = 0;
+    while (tail_ < int(owner_.size()) && network_->layers()[tail_].op.kind != Kind::linear) ++tail_;
+}
+
+void Session::load(std::shared_ptr<const Structure> structure, const std::vector<const float*>& weights,
+                   const std::vector<const float*>& biases) {
+    const bool other = structure != structure_;
+    structure_ = std::move(structure);
+    for (int w = 0; w < network_->weighted_count(); ++w) {
+        const LayerStructure& s = structure_->layer(w);
+        const Layer& layer = network_->weighted(w);
+        weights_[w].resize(s.count());
+        gather(s.position, weights[w], weights_[w].value.data());
+        biases_[w].resize(layer.op.bias ? layer.op.outputs : 0);
+        if (layer.op.bias) std::copy_n(biases[w], layer.op.outputs, biases_[w].value.begin());
+        if (!other) continue;
+        const bool convolution = layer.op.kind == Kind::convolution, sparse = s.mode == Mode::sparse;
+        const Geometry& g = layer.geometry;
+        const int back_taps = layer.op.outputs * g.rows * g.columns;
+        sums_[w] = convolution && sparse ? Buffer(s.count() * kernels_.width) : Buffer();
+        forward_[w].clear();
+        backward_[w].clear();
+        if (convolution && !sparse) forward_[w].resize(packed_size(layer.op.outputs, g.taps()));
+        if (!convolution && sparse) forward_[w].resize(s.count());
+        if (convolution && !layer.first) backward_[w].resize(sparse ? s.count() : packed_size(g.planes, back_taps));
+    }
+    pack();
+}
+
+void Session::load_velocity(const std::vector<const float*>& weights, const std::vector<const float*>& biases) {
+    for (int w = 0; w < network_->weighted_count(); ++w) {
+        gather(structure_->layer(w).position, weights[w], weights_[w].velocity.data());
+        if (!biases_[w].value.empty()) std::copy_n(biases[w], biases_[w].value.size(), biases_[w].velocity.begin());
+    }
+}
+
+void Session::store(const std::vector<float*>& weights, const std::vector<float*>& biases, bool velocity) const {
+    for (int w = 0; w < network_->weighted_count(); ++w) {
+        const LayerStructure& s = structure_->layer(w);
+        if (s.mode == Mode::sparse) std::fill_n(weights[w], s.size, 0.0f);
+        scatter(s.position, (velocity ? weights_[w].velocity : weights_[w].value).data(), weights[w]);
+        const std::vector<float>& bias = velocity ? biases_[w].velocity : biases_[w].value;
+        std::copy(bias.begin(), bias.end(), biases[w]);
+    }
+}
+
+void Session::set_trained(const std::vector<bool>& weights, const std::vector<bool>& biases) {
+    for (int w = 0; w < network_->weighted_count(); ++w) {
+        weights_[w].trained = weights[w];
+        biases_[w].trained = biases[w];
+    }
+}
+
+void Session::load_anchor(const std::vector<const float*>& weights, const std::vector<const float*>& biases) {
+    for (int w = 0; w < network_->weighted_count(); ++w) {
+        weights_[w].anchor.resize(weights_[w].value.size());
+        gather(structure_->layer(w).position, weights[w], weights_[w].anchor.data());
+        biases_[w].anchor.assign(biases[w], biases[w] + biases_[w].value.size());
+    }
+}
+
+// The smallest block that holds so many images, or the largest there is.
+Workspace& Session::workspace_for(std::int64_t images) {
+    int block = 0;
+    while (block < 2 && images > kBlocks[block].images * kBlocks[block].slices) ++block;
+    return workspace(block);
+}
+
+// The values once more, in the orders in which other kernels read them.
+void Session::pack() {
+    for (int w = 0; w < network_->weighted_count(); ++w) {
+        const LayerStructure& s = structure_->layer(w);
+        const Layer& layer = network_->weighted(w);
+        const float* values = weights_[w].value.data();
+        if (layer.op.kind == Kind::linear) {
+            gather(s.tile_value, values, forward_[w].data());
+        } else if (s.mode == Mode::dense) {
+            scatter(s.forward_place, values, forward_[w].data());
+            if (!layer.first) scatter(s.backward_place, values, backward_[w].data());
+        } else if (!layer.first) {
+            gather(s.backward_value, values, backward_[w].data());
+        }
+    }
+}
+
+namespace {
+
+// Turns scores into probabilities, and gives back the logarithm of what they were divided by.
+float normalise(std::vector<float>& scores) {
+    const float most = *std::max_element(scores.begin(), scores.end());
+    float sum = 0;
+    for (float& score : scores) sum += score = std::exp(score - most);
+    for (float& score : scores) score /= sum;
+    return most + std::log(sum);
+}
+
+}  // namespace
+
+// The sum of the losses; leaves the gradient of `share` times that behind.
+double Session::losses(Workspace& space, const std::int64_t* labels, const std::int64_t* order, int count, float share,
+                       float temperature) const {
+    const int last = int(network_->layers().size()) - 1, classes = network_->outputs();
+    std::vector<float> first(classes), chance(classes);
+    double sum = 0;
+    for (int i = 0; i < space.images * space.slices; ++i) {
+        const int slice = i / space.images, n = i % space.images;
+        const Map output = values(space, last, slice), given = gradient(space, last, slice);
+        if (i >= count) {
+            for (int c = 0; c < classes; ++c) given.data[c * given.plane + n] = 0.0f;
+            continue;
+        }
+        for (int c = 0; c < classes; ++c) first[c] = output.data[c * output.plane + n];
+        if (softmax_) normalise(first);
+        for (int c = 0; c < classes; ++c) chance[c] = first[c] / temperature;
+        const std::int64_t label = labels[order[i]];
+        const float right = chance[label];
+        sum += normalise(chance) - right;
+        chance[label] -= 1.0f;
+        float along = 0;
+        for (int c = 0; c < classes; ++c) along += (chance[c] *= share / temperature) * first[c];
+        for (int c = 0; c < classes; ++c)
+            given.data[c * given.plane + n] = softmax_ ? first[c] * (chance[c] - along) : chance[c];
+    }
+    return sum;
+}
+
+// Forward and backward through all images at `order`; the gradient is that of the mean loss.
+double Session::pass(const Images& images, const std::int64_t* order, std::int64_t count, float temperature,
+                     bool whole) {
+    for (int w = 0; w < network_->weighted_count(); ++w) {
+        const LayerStructure& s = structure_->layer(w);
+        const Layer& layer = network_->weighted(w);
+        const bool convolution = layer.op.kind == Kind::convolution;
+        std::fill(weights_[w].gradient.begin(), weights_[w].gradient.end(), 0.0f);
+        std::fill(biases_[w].gradient.begin(), biases_[w].gradient.end(), 0.0f);
+        if (sums_[w]) std::fill_n(sums_[w].data(), s.count() * kernels_.width, 0.0f);
+        const std::int64_t size = convolution ? std::int64_t(layer.op.outputs) * layer.geometry.taps() : s.size;
+        if (whole || s.mode == Mode::dense) whole_[w].assign(size, 0.0f);
+    }
+    double sum = 0;
+    for (std::int64_t done = 0; done < count;) {
+        Workspace& space = workspace_for(count - done);
+        const int taken = int(std::min<std::int64_t>(space.images * space.slices, count - done));
+        take_in(space, images.pixels, order + done, taken);
+        forward(space, true);
+        sum += losses(space, images.labels, order + done, taken, 1.0f / float(count), temperature);
+        backward(space, whole);
+        done += taken;
+    }
+    return sum;
+}
+
+double Session::step(const Images& images, const std::int64_t* order, int count, const Rates& rates) {
+    const double sum = pass(images, order, count, 1.0f, false);
+    for (int w = 0; w < network_->weighted_count(); ++w) {
+        const LayerStructure& s = structure_->layer(w);
+        const bool convolution = network_->weighted(w).op.kind == Kind::convolution;
+        Numbers& numbers = weights_[w];
+        if (convolution && s.mode == Mode::sparse)
+            kernels_.lane_sums(sums_[w].data(), s.count(), numbers.gradient.data());
+        else if (convolution)
+            gather(s.tap, whole_[w].data(), numbers.gradient.data());
+        const bool apart = !convolution && s.mode == Mode::dense;
+        move(numbers, apart ? whole_[w].data() : numbers.gradient.data(), s.mask, rates);
+        move(biases_[w], biases_[w].gradient.data(), {}, rates);
+    }
+    pack();
+    return sum;
+}
+
+void Session::move(Numbers& numbers, const float* gradient, const std::vector<float>& mask, const Rates& rates) const {
+    if (!numbers.trained) return;
+    const float* anchor = rates.proximal != 0.0f && !numbers.anchor.empty() ? numbers.anchor.data() : nullptr;
+    kernels_.step({numbers.value.data(), numbers.velocity.data(), gradient, anchor,
+                   mask.empty() ? nullptr : mask.data(), std::int64_t(numbers.value.size()), rates.rate, rates.momentum,
+                   rates.decay, rates.proximal});
+}
+
+void Session::mean_gradient(const Images& images, const std::int64_t* order, std::int64_t count, float temperature,
+                            const std::vector<float*>& weights, const std::vector<float*>& biases) {
+    pass(images, order, count, temperature, true);
+    for (int w = 0; w < network_->weighted_count(); ++w) {
+        const Layer& layer = network_->weighted(w);
+        const LayerStructure& s = structure_->layer(w);
+        std::copy(biases_[w].gradient.begin(), biases_[w].gradient.end(), biases[w]);
+        const float* found = whole_[w].data();
+        if (layer.op.kind == Kind::convolution) {
+            for (std::int64_t at = 0; at < s.size; ++at) weights[w][at] = found[tap_index(layer, at)];
+        } else {
+            const std::int64_t inputs = layer.input.size(), outputs = layer.op.outputs;
+            transpose(found, inputs, outputs, weights[w]);
+        }
+    }
+}
+
+void Session::scores(const float* pixels, std::int64_t count, float* outputs) {
+    const int last = int(network_->layers().size()) - 1, classes = network_->outputs();
+    std::vector<float> row(classes);
+    for (std::int64_t done = 0; done < count;) {
+        Workspace& space = workspace_for(count - done);
+        const int taken = int(std::min<std::int64_t>(space.images * space.slices, count - done));
+        take_in(space, pixels + done * network_->input().size(), nullptr, taken);
+        forward(space, false);
+        for (int i = 0; i < taken; ++i) {
+            const Map output = values(space, last, i / space.images);
+            for (int c = 0; c < classes; ++c) row[c] = output.data[c * output.plane + i % space.images];
+            if (softmax_) normalise(row);
+            std::copy(row.begin(), row.end(), outputs + (done + i) * classes);
+        }
+        done += taken;
+    }
+}
+
+}  // namespace feddst

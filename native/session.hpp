@@ -1,0 +1,131 @@
+// One client at work: its weights, its momentum, and the memory that a pass through the network needs.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "memory.hpp"
+#include "structure.hpp"
+
+namespace feddst {
+
+// SGD on a client's images. `proximal` is FedProx's mu.
+struct Rates {
+    float rate, momentum, decay, proximal;
+};
+
+// A client's images, [count, size], and labels.
+struct Images {
+    const float* pixels;
+    const std::int64_t* labels;
+};
+
+// One weight or bias tensor of a session, as far as it is held.
+struct Numbers {
+    std::vector<float> value, velocity, gradient, anchor;
+    bool trained = true;
+
+    void resize(std::int64_t count);
+};
+
+// What a block of images needs on its way through one layer.
+struct LayerMemory {
+    Buffer values;    // the output; its gradient too, unless that is told apart
+    Buffer gradient;  // of the output, where the output is still needed
+    Buffer relaid;    // a convolution's input as its kernels want it
+    Buffer padded;    // the gradient of its output likewise
+    Buffer scratch;
+    std::vector<std::int8_t> row_choice, column_choice;
+    bool passing = false;  // one slice's output is used up before the next one's comes, so that all share its memory
+};
+
+// The blocks in which images pass through a network.
+struct Block {
+    int images, slices;
+};
+constexpr Block kBlocks[] = {{8, 1}, {16, 1}, {16, 2}};
+constexpr int kMostImages = 16;  // in a slice
+
+// A block of images on its way: `slices` of them, with `images` each. Convolutions and pools take one slice after
+// another, which a cache can hold; linear layers take them all at once.
+struct Workspace {
+    int images = 0;
+    int slices = 0;
+    Buffer input;
+    std::vector<LayerMemory> layers;
+};
+
+class Session {
+public:
+    Session(std::shared_ptr<const Network> network, const Kernels& kernels);
+
+    // Take these weights; momentum begins at zero. A bias may be null where there is none.
+    void load(std::shared_ptr<const Structure> structure, const std::vector<const float*>& weights,
+              const std::vector<const float*>& biases);
+    void load_velocity(const std::vector<const float*>& weights, const std::vector<const float*>& biases);
+    void store(const std::vector<float*>& weights, const std::vector<float*>& biases, bool velocity) const;
+    void set_trained(const std::vector<bool>& weights, const std::vector<bool>& biases);
+
+    // The weights that a proximal term pulls to.
+    void load_anchor(const std::vector<const float*>& weights, const std::vector<const float*>& biases);
+
+    // One step on the images at `order`; returns the sum of their losses before it.
+    double step(const Images& images, const std::int64_t* order, int count, const Rates& rates);
+
+    // The mean gradient over the images at `order`, with outputs divided by `temperature`, for all weights.
+    void mean_gradient(const Images& images, const std::int64_t* order, std::int64_t count, float temperature,
+                       const std::vector<float*>& weights, const std::vector<float*>& biases);
+
+    // The network's outputs for `count` images, [count, outputs].
+    void scores(const float* pixels, std::int64_t count, float* outputs);
+
+    const Network& network() const { return *network_; }
+    bool loaded() const { return structure_ != nullptr; }
+
+private:
+    Workspace& workspace(int block);
+    Workspace& workspace_for(std::int64_t images);
+    Map map(const Layout& layout, float* data, const Workspace& space, int slice) const;
+    Map input(Workspace& space, int layer, int slice) const;
+    Map values(Workspace& space, int layer, int slice) const;
+    Map gradient(Workspace& space, int layer, int slice) const;
+    Map source_of(Workspace& space, int layer, int slice) const;
+    Map padded_gradient(Workspace& space, int layer, int slice) const;
+    static Features features(const Workspace& space, const Map& first);
+    template <class Action>
+    void for_relaid_rows(const Layer& layer, const Map& input, const Map& source, Action action) const;
+    MaxPool max_pool(Workspace& space, int layer, int slice, const Map& source, const Map& output) const;
+
+    void pack();
+    void take_in(Workspace& space, const float* pixels, const std::int64_t* order, int count) const;
+    void forward(Workspace& space, bool training);
+    void backward(Workspace& space, bool whole);
+    void forward(Workspace& space, int layer, int slice, bool training);
+    void backward(Workspace& space, int layer, int slice, bool whole);
+    void convolve(Workspace& space, int layer, int slice);
+    void convolve_back(Workspace& space, int layer, int slice, bool whole);
+    void connect(Workspace& space, int layer);
+    void connect_back(Workspace& space, int layer, bool whole);
+    void pool(Workspace& space, int layer, int slice, bool training);
+    void pool_back(Workspace& space, int layer, int slice);
+    double losses(Workspace& space, const std::int64_t* labels, const std::int64_t* order, int count, float share,
+                  float temperature) const;
+    double pass(const Images& images, const std::int64_t* order, std::int64_t count, float temperature, bool whole);
+    void move(Numbers& numbers, const float* gradient, const std::vector<float>& mask, const Rates& rates) const;
+
+    std::shared_ptr<const Network> network_;
+    std::shared_ptr<const Structure> structure_;
+    const Kernels& kernels_;
+    std::vector<Numbers> weights_, biases_;
+    std::vector<std::vector<float>> forward_, backward_;  // values once more, as the kernels read them
+    std::vector<std::vector<float>> whole_;  // gradients of all weights, as the dense kernels give them
+    std::vector<Buffer> sums_;               // gradients of sparse convolutions, not yet summed over lanes
+    std::vector<int> owner_;                 // for each layer, which one's memory holds its output
+    int tail_;                               // the first linear layer
+    bool softmax_ = false;
+    std::array<Workspace, 3> spaces_;
+};
+
+}  // namespace feddst

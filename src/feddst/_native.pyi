@@ -1,0 +1,64 @@
+"""The compiled kernels, as `native/module.cpp` shows them."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Sides = tuple[int, int, int, int, int, int]
+"""Rows and columns of a window, its strides, its paddings."""
+
+Description = tuple[str, int, Sides, bool, bool]
+"""A layer: its kind, outputs, window, whether it has a bias, and whether an average counts padding."""
+
+_Floats = NDArray[np.float32]
+_Integers = NDArray[np.int64]
+
+def supported() -> list[str]: ...
+
+class Network:
+    def __init__(self, shape: tuple[int, int, int], layers: Sequence[Description]) -> None: ...
+    @property
+    def outputs(self) -> int: ...
+    @property
+    def sizes(self) -> list[int]: ...
+
+class Structure:
+    def __init__(
+        self, network: Network, masks: Sequence[NDArray[np.uint8] | None], dense: Sequence[bool] | None = None
+    ) -> None: ...
+    @property
+    def dense(self) -> list[bool]: ...
+
+class Session:
+    def __init__(self, network: Network, isa: str) -> None: ...
+    def load(
+        self, structure: Structure, weights: Sequence[_Floats | None], biases: Sequence[_Floats | None]
+    ) -> None: ...
+    def load_velocity(self, weights: Sequence[_Floats | None], biases: Sequence[_Floats | None]) -> None: ...
+    def store(
+        self, weights: Sequence[_Floats | None], biases: Sequence[_Floats | None], velocity: bool = False
+    ) -> None: ...
+    def set_trained(self, weights: Sequence[bool], biases: Sequence[bool]) -> None: ...
+    def load_anchor(self, weights: Sequence[_Floats | None], biases: Sequence[_Floats | None]) -> None: ...
+    def train(
+        self,
+        inputs: _Floats,
+        labels: _Integers,
+        order: _Integers,
+        sizes: Sequence[int],
+        rate: float,
+        momentum: float,
+        decay: float,
+        proximal: float,
+    ) -> list[float]: ...
+    def mean_gradient(
+        self,
+        inputs: _Floats,
+        labels: _Integers,
+        order: _Integers,
+        temperature: float,
+        weights: Sequence[_Floats | None],
+        biases: Sequence[_Floats | None],
+    ) -> None: ...
+    def scores(self, inputs: _Floats, outputs: _Floats) -> None: ...

@@ -1,0 +1,76 @@
+"""Sums that are exact, in fixed point.
+
+Each number is split into a coarse part in units of 2⁻²⁰ and a fine part in units of 2⁻⁶⁰. Every float32 above 7e-12
+in magnitude enters exactly, and smaller ones with an error below 2⁻⁶¹. The parts are whole numbers: in float64 while
+that holds their sums exactly, which is faster, then in int64.
+"""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from feddst.errors import TrainingError
+
+_COARSE = 2.0**20
+_FINE = 2.0**60
+ROOM = 2**42
+"""Bound on Σ max|n·θ|: coarse sums stay below 2⁶², and the fine ones below it for 2²² updates."""
+
+LIGHT_ROOM, LIGHT_UPDATES = 2**33, 2**14
+"""Below these the sums are below 2⁵³, up to which float64 has all whole numbers."""
+
+Parts = tuple[Tensor, Tensor]
+"""Coarse and fine parts, [n] each."""
+
+
+def in_parts(tensors: Iterable[Tensor], weight: int) -> tuple[Parts, int]:
+    """Tensors times a weight, one after another, in parts; and what the largest of them adds to the bound."""
+    flat = [value.reshape(-1) for value in tensors] or [torch.empty(0)]
+    if len({value.dtype for value in flat}) > 1:
+        flat = [value.double() for value in flat]
+    terms = torch.cat(flat).double().mul_(weight * _COARSE)
+    room = _room_for(terms)
+    coarse = terms.round()
+    return (coarse, terms.sub_(coarse).mul_(_FINE / _COARSE).round_()), room
+
+
+def _room_for(terms: Tensor) -> int:
+    low, high = torch.aminmax(terms) if terms.numel() else (0.0, 0.0)
+    largest = max(-float(low), float(high)) / _COARSE
+    if not largest < ROOM:
+        raise TrainingError(f"an update holds {largest:g}, too large to average (or not a number)")
+    return int(largest) + 1
+
+
+def value_of(parts: Parts) -> Tensor:
+    """What the parts are together, float64."""
+    coarse, fine = parts
+    return (coarse.double() / _COARSE).add_(fine.double(), alpha=1 / _FINE)
+
+
+class ExactSum:
+    """A sum of parts; `wide` if it may become larger than float64 holds exactly."""
+
+    def __init__(self, size: int, device: torch.device, *, wide: bool) -> None:
+        dtype = torch.int64 if wide else torch.float64
+        zeros = torch.zeros(2, size, dtype=dtype, device=device)
+        self.parts = (zeros[0], zeros[1])
+
+    @property
+    def device(self) -> torch.device:
+        """Where it is."""
+        return self.parts[0].device
+
+    def add(self, parts: Parts, at: Tensor | None = None) -> None:
+        """Add parts of the same length, or others at the flat indices `at`, each named once."""
+        for total, terms in zip(self.parts, parts, strict=True):
+            if at is None:
+                total += terms.to(total.dtype)
+            else:
+                total.index_add_(0, at, terms.to(total.dtype))
+
+    def widen(self) -> None:
+        """Make room for larger numbers."""
+        coarse, fine = self.parts
+        self.parts = (coarse.to(torch.int64), fine.to(torch.int64))

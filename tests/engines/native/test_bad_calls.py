@@ -1,0 +1,241 @@
+"""Whatever the compiled module is given that does not fit is refused before a kernel sees it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+pytest.importorskip("feddst._native")
+
+from feddst import _native
+
+Sides = tuple[int, int, int, int, int, int]
+Description = tuple[str, int, Sides, bool, bool]
+Shape = tuple[int, int, int]
+Floats = NDArray[np.float32]
+Arrays = list[Floats | None]
+
+ISAS = _native.supported()
+POINT: Sides = (1, 1, 1, 1, 0, 0)
+RELU: Description = ("relu", 0, POINT, False, True)
+SOFTMAX: Description = ("softmax", 0, POINT, False, True)
+
+
+def convolution(outputs: int, sides: Sides) -> Description:
+    return "convolution", outputs, sides, True, True
+
+
+def linear(outputs: int, bias: bool = True) -> Description:
+    return "linear", outputs, POINT, bias, True
+
+
+def max_pool(sides: Sides) -> Description:
+    return "max_pool", 0, sides, False, True
+
+
+def average_pool(sides: Sides) -> Description:
+    return "average_pool", 0, sides, False, True
+
+
+FLAT = _native.Network((4, 1, 1), [linear(3), RELU, linear(2, bias=False)])
+"""Two layers: one with 12 weights and 3 biases, one with 6 weights."""
+
+
+def zeros(*sizes: int | None) -> Arrays:
+    return [None if size is None else np.zeros(size, np.float32) for size in sizes]
+
+
+WEIGHTS, BIASES = zeros(12, 6), zeros(3, None)
+X, Y, ORDER = np.zeros((5, 4), np.float32), np.arange(5) % 2, np.arange(5)
+RATES = (0.1, 0.9, 0.0, 0.0)
+
+
+def loaded(isa: str = ISAS[0]) -> _native.Session:
+    session = _native.Session(FLAT, isa)
+    session.load(_native.Structure(FLAT, [None, None]), WEIGHTS, BIASES)
+    return session
+
+
+def unloaded() -> _native.Session:
+    return _native.Session(FLAT, ISAS[0])
+
+
+@pytest.mark.parametrize(
+    ("message", "shape", "layers"),
+    [
+        ("there is no layer attention", (1, 4, 4), [("attention", 0, POINT, False, True)]),
+        ("the input is empty", (0, 4, 4), [linear(2)]),
+        ("the input is empty", (1, -4, 4), [linear(2)]),
+        ("no layer has weights", (1, 1, 1), []),
+        ("no layer has weights", (3, 1, 1), [RELU, SOFTMAX]),
+        ("nothing may follow a softmax", (4, 1, 1), [linear(2), SOFTMAX, linear(2)]),
+        ("nothing may follow a softmax", (4, 1, 1), [linear(2), SOFTMAX, RELU]),
+        ("one row of scores", (1, 4, 4), [convolution(2, (3, 3, 1, 1, 0, 0))]),
+        ("a layer has no outputs", (4, 1, 1), [linear(0)]),
+        ("a layer has no outputs", (1, 4, 4), [convolution(-1, (3, 3, 1, 1, 0, 0)), linear(2)]),
+        ("larger than its input", (1, 4, 4), [convolution(2, (5, 3, 1, 1, 0, 0)), linear(2)]),
+        ("larger than its input", (1, 4, 4), [convolution(2, (3, 7, 1, 1, 1, 1)), linear(2)]),
+        ("larger than its input", (1, 4, 4), [max_pool((3, 5, 1, 1, 0, 0)), linear(2)]),
+        ("larger than its input", (1, 4, 4), [average_pool((5, 3, 1, 1, 0, 0)), linear(2)]),
+        ("positive sides and strides", (1, 4, 4), [convolution(2, (0, 3, 1, 1, 0, 0)), linear(2)]),
+        ("positive sides and strides", (1, 4, 4), [convolution(2, (3, 3, 0, 1, 0, 0)), linear(2)]),
+        ("positive sides and strides", (1, 4, 4), [average_pool((3, 3, 1, -1, 0, 0)), linear(2)]),
+        ("positive sides and strides", (1, 4, 4), [max_pool((3, 3, 1, 1, -1, 0)), linear(2)]),
+        ("more than half its window", (1, 9, 9), [max_pool((3, 3, 1, 1, 2, 0)), linear(2)]),
+        ("more than half its window", (1, 9, 9), [average_pool((3, 3, 1, 1, 0, 2)), linear(2)]),
+        ("at most 127 rows and columns", (1, 1, 200), [max_pool((1, 128, 1, 1, 0, 0)), linear(2)]),
+        ("too many weights", (2**20, 1, 1), [linear(2**12)]),
+        ("too (large|many)", (2**16, 2**16, 1), [linear(1)]),
+        ("too (large|many)", (1, 4, 4), [convolution(1, (1, 1, 1, 1, 2**30, 2**30)), linear(1)]),
+        ("too (large|many)", (1, 4, 4), [convolution(1, (1, 1, 2**14, 2**14, 2**16, 2**16)), linear(1)]),
+        ("too (large|many)", (1, 4, 4), [convolution(1, (1, 1, 2**16, 2**16, 0, 0)), linear(1)]),
+    ],
+)
+def test_networks_that_cannot_be_are_refused(message: str, shape: Shape, layers: list[Description]) -> None:
+    with pytest.raises(ValueError, match=message):
+        _native.Network(shape, layers)
+
+
+def masks(*sizes: int) -> list[NDArray[np.uint8]]:
+    return [np.ones(size, np.uint8) for size in sizes]
+
+
+Call = Callable[[], object]
+BAD: dict[str, tuple[str, Call]] = {
+    "too few masks": ("one mask, or None, is needed", lambda: _native.Structure(FLAT, [None])),
+    "too many masks": ("one mask, or None, is needed", lambda: _native.Structure(FLAT, [None] * 3)),
+    "too few modes": ("one mode is needed", lambda: _native.Structure(FLAT, [None, None], [True])),
+    "small mask": ("a mask has another size", lambda: _native.Structure(FLAT, masks(12, 5))),
+    "large mask": ("a mask has another size", lambda: _native.Structure(FLAT, masks(13, 6))),
+    "unknown isa": ("no kernels are compiled for 'mmx'", lambda: _native.Session(FLAT, "mmx")),
+    "no isa": ("no kernels are compiled for ''", lambda: _native.Session(FLAT, "")),
+    "another network's structure": (
+        "of another network",
+        lambda: unloaded().load(
+            _native.Structure(_native.Network((4, 1, 1), [linear(3), linear(2)]), [None, None]), WEIGHTS, BIASES
+        ),
+    ),
+    "too few weights": (
+        "one tensor is needed",
+        lambda: unloaded().load(_native.Structure(FLAT, [None, None]), zeros(12), BIASES),
+    ),
+    "too many biases": (
+        "one tensor is needed",
+        lambda: unloaded().load(_native.Structure(FLAT, [None, None]), WEIGHTS, zeros(3, None, None)),
+    ),
+    "no weights": (
+        "a tensor is missing",
+        lambda: unloaded().load(_native.Structure(FLAT, [None, None]), zeros(12, None), BIASES),
+    ),
+    "no bias": (
+        "a tensor is missing",
+        lambda: unloaded().load(_native.Structure(FLAT, [None, None]), WEIGHTS, zeros(None, None)),
+    ),
+    "a bias too many": (
+        "one too many",
+        lambda: unloaded().load(_native.Structure(FLAT, [None, None]), WEIGHTS, zeros(3, 2)),
+    ),
+    "small weights": (
+        "a tensor has another size",
+        lambda: unloaded().load(_native.Structure(FLAT, [None, None]), zeros(11, 6), BIASES),
+    ),
+    "large bias": (
+        "a tensor has another size",
+        lambda: unloaded().load(_native.Structure(FLAT, [None, None]), WEIGHTS, zeros(4, None)),
+    ),
+    "velocity too small": ("another size", lambda: loaded().load_velocity(zeros(12, 5), BIASES)),
+    "anchor too small": ("another size", lambda: loaded().load_anchor(WEIGHTS, zeros(2, None))),
+    "room too small": ("another size", lambda: loaded().store(zeros(12, 5), BIASES)),
+    "room for too many": ("one too many", lambda: loaded().store(WEIGHTS, zeros(3, 2))),
+    "velocity before weights": ("no weights are loaded", lambda: unloaded().load_velocity(WEIGHTS, BIASES)),
+    "anchor before weights": ("no weights are loaded", lambda: unloaded().load_anchor(WEIGHTS, BIASES)),
+    "storing nothing": ("no weights are loaded", lambda: unloaded().store(WEIGHTS, BIASES)),
+    "training nothing": ("no weights are loaded", lambda: unloaded().train(X, Y, ORDER, [5], *RATES)),
+    "gradient of nothing": (
+        "no weights are loaded",
+        lambda: unloaded().mean_gradient(X, Y, ORDER, 1.0, WEIGHTS, BIASES),
+    ),
+    "scores of nothing": ("no weights are loaded", lambda: unloaded().scores(X, np.zeros((5, 2), np.float32))),
+    "too few flags": ("one flag is needed", lambda: loaded().set_trained([True], [True, True])),
+    "too many flags": ("one flag is needed", lambda: loaded().set_trained([True, True], [True] * 3)),
+    "images too small": ("images do not fit", lambda: loaded().train(X[:, :3].copy(), Y, ORDER, [5], *RATES)),
+    "fewer images than labels": ("images do not fit", lambda: loaded().train(X[:4], Y, ORDER, [5], *RATES)),
+    "fewer labels than images": ("images do not fit", lambda: loaded().train(X, Y[:4], ORDER, [5], *RATES)),
+    "label too large": ("a label is out of range", lambda: loaded().train(X, Y + 1, ORDER, [5], *RATES)),
+    "label below zero": ("a label is out of range", lambda: loaded().train(X, Y - 1, ORDER, [5], *RATES)),
+    "image too far on": ("an image is out of range", lambda: loaded().train(X, Y, ORDER + 1, [5], *RATES)),
+    "image before the first": ("an image is out of range", lambda: loaded().train(X, Y, ORDER - 1, [5], *RATES)),
+    "empty minibatch": ("a minibatch is empty", lambda: loaded().train(X, Y, ORDER, [5, 0], *RATES)),
+    "negative minibatch": ("a minibatch is empty", lambda: loaded().train(X, Y, ORDER, [6, -1], *RATES)),
+    "minibatches too small": ("do not add up", lambda: loaded().train(X, Y, ORDER, [4], *RATES)),
+    "minibatches too large": ("do not add up", lambda: loaded().train(X, Y, ORDER, [5, 1], *RATES)),
+    "no minibatch": ("do not add up", lambda: loaded().train(X, Y, ORDER, [], *RATES)),
+    "gradient over no image": (
+        "a gradient needs an image",
+        lambda: loaded().mean_gradient(X, Y, ORDER[:0], 1.0, WEIGHTS, BIASES),
+    ),
+    "gradient of a wrong label": (
+        "a label is out of range",
+        lambda: loaded().mean_gradient(X, Y + 1, ORDER, 1.0, WEIGHTS, BIASES),
+    ),
+    "gradient of a wrong image": (
+        "an image is out of range",
+        lambda: loaded().mean_gradient(X, Y, ORDER + 1, 1.0, WEIGHTS, BIASES),
+    ),
+    "gradient without room": (
+        "another size",
+        lambda: loaded().mean_gradient(X, Y, ORDER, 1.0, zeros(12, 5), BIASES),
+    ),
+    "scores of half an image": (
+        "images do not fit",
+        lambda: loaded().scores(X.reshape(-1)[:6], np.zeros(2, np.float32)),
+    ),
+    "scores without room": ("outputs do not fit", lambda: loaded().scores(X, np.zeros((4, 2), np.float32))),
+    "scores with too much room": ("outputs do not fit", lambda: loaded().scores(X, np.zeros((5, 3), np.float32))),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_calls_are_refused(name: str) -> None:
+    message, call = BAD[name]
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_a_refused_call_leaves_the_session_as_it_was() -> None:
+    session = loaded()
+    ones: Arrays = [np.ones(12, np.float32), np.ones(6, np.float32)]
+    structure = _native.Structure(FLAT, masks(12, 6))
+    with pytest.raises(ValueError, match="another size"):
+        session.load(structure, ones, zeros(4, None))
+    with pytest.raises(ValueError, match="out of range"):
+        session.train(X, Y, ORDER + 1, [5], *RATES)
+    weights, biases = zeros(12, 6), zeros(3, None)
+    weights[0] = np.ones(12, np.float32)
+    session.store(weights, biases)
+    assert not any(array.any() for array in [*weights, *biases] if array is not None)
+
+
+def _refusing(array: Floats) -> dict[str, Any]:
+    """Arrays of the same size that cannot be written in place."""
+    locked = array.copy()
+    locked.flags.writeable = False
+    return {
+        "float64": array.astype(np.float64),
+        "every other": np.repeat(array, 2, axis=-1)[..., ::2],
+        "locked": locked,
+    }
+
+
+@pytest.mark.parametrize("how", ["float64", "every other", "locked"])
+def test_results_are_never_written_to_a_copy(how: str) -> None:
+    session = loaded()
+    with pytest.raises(TypeError):
+        session.scores(X, _refusing(np.zeros((5, 2), np.float32))[how])
+    room: Arrays = [_refusing(np.zeros((3, 4), np.float32))[how], np.zeros(6, np.float32)]
+    with pytest.raises(TypeError):
+        session.store(room, BIASES)
+    with pytest.raises(TypeError):
+        session.mean_gradient(X, Y, ORDER, 1.0, room, BIASES)

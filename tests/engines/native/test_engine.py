@@ -1,0 +1,611 @@
+"""The native engine against the reference engine: every method's rounds, every kind of work, exams and whole runs.
+
+Both engines get the same bytes and compute in float32, so that weights differ by rounding. Where a mask follows from
+them, numbers that are exactly the same tie in both engines and are taken in the order of their positions; numbers that
+differ by less than rounding could change places, but none are that close here, for any instruction set.
+"""
+
+import copy
+import logging
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+pytest.importorskip("feddst._native")
+
+from feddst import _native
+from feddst.data import Dataset, federate
+from feddst.engines import (
+    Assignment,
+    EngineConfig,
+    Exam,
+    Job,
+    Outcome,
+    ReferenceEngine,
+    Reply,
+    make_engine,
+    select,
+    torch_client,
+)
+from feddst.engines.native import library
+from feddst.engines.native.chain import read_chain
+from feddst.engines.native.engine import NativeEngine
+from feddst.engines.native.library import ISA_VARIABLE
+from feddst.errors import OptionError, TrainingError
+from feddst.experiment import RunConfig, run
+from feddst.experiment.loop import Silent
+from feddst.experiment.metrics import Row
+from feddst.experiment.run import Run
+from feddst.experiment.storage import RunDirectory
+from feddst.methods import METHODS
+from feddst.models import initial_model, make_module
+from feddst.options import updated
+from feddst.protocol import (
+    Broadcast,
+    ClientWork,
+    Growth,
+    LocalTraining,
+    Masks,
+    Proximal,
+    Readjustment,
+    Report,
+    Tensors,
+    Update,
+    masked,
+)
+from feddst.wire import Asked, Reference, decode_broadcast, decode_update, model_layout
+
+ISAS = _native.supported()
+LOCAL = LocalTraining(epochs=3, batch=7, lr=0.05, momentum=0.9, l2=0.001)
+WEIGHTS = 1e-4
+"""How far weights may be apart."""
+TrainClient = Callable[[nn.Module, Job], Outcome]
+
+
+def network() -> nn.Sequential:
+    """All kinds of layers, small: 1×8×8 images, 4 classes."""
+    return nn.Sequential(
+        nn.Conv2d(1, 5, 3, padding=1),
+        nn.MaxPool2d(3, stride=1),
+        nn.ReLU(),
+        nn.Conv2d(5, 6, 3, stride=2, padding=1, bias=False),
+        nn.ReLU(),
+        nn.AvgPool2d(2, stride=1, padding=1, count_include_pad=False),
+        nn.Flatten(),
+        nn.Linear(96, 12),
+        nn.ReLU(),
+        nn.Linear(12, 4),
+    )
+
+
+@pytest.fixture
+def module() -> nn.Module:
+    return make_module(network, 5)
+
+
+@pytest.fixture(scope="module")
+def digits() -> Dataset:
+    """Four blurred patterns, which can be learnt."""
+    draws = torch.Generator().manual_seed(3)
+    centres, labels = torch.randn(4, 1, 8, 8, generator=draws), torch.arange(1200) % 4
+    images = centres[labels] + 0.8 * torch.randn(1200, 1, 8, 8, generator=draws)
+    return Dataset.from_arrays(train=(images[:400], labels[:400]), test=(images[400:], labels[400:]))
+
+
+SMALL: dict[str, Any] = {
+    "rounds": 4,
+    "eval_every": 2,
+    "checkpoint_every": 1,
+    "data.clients": 6,
+    "data.classes_per_client": 2,
+    "data.images_per_class": 12,
+    "cohort.size": 3,
+    "local.epochs": 2,
+    "local.batch": 7,
+    "local.lr": 0.05,
+    "engine.workers": 2,
+    "sparsity.level": 0.6,
+    "readjust.every": 2,
+    "readjust.until": 5,
+    "readjust.alpha": 0.3,
+}
+
+
+def config(**changes: Any) -> RunConfig:
+    return updated(RunConfig(), {**SMALL, **{name.replace("__", "."): value for name, value in changes.items()}})
+
+
+OWN: dict[str, dict[str, Any]] = {
+    "prunefl": {"prunefl__layer_times": "flops", "prunefl__every": 1},
+    "lotteryfl": {"lottery__threshold": 0.0},
+    "sign-sgd": {"wire__values": "sign"},
+}
+"""What some methods need to show all they can in a few rounds."""
+
+
+def native_engine(module: nn.Module, dataset: Dataset, workers: int = 1) -> NativeEngine:
+    return NativeEngine(copy.deepcopy(module), read_chain(module, dataset.input_shape), dataset, workers)
+
+
+def reference_engine(module: nn.Module, dataset: Dataset) -> ReferenceEngine:
+    return ReferenceEngine(copy.deepcopy(module), dataset, torch.device("cpu"))
+
+
+@pytest.fixture
+def engines(module: nn.Module, digits: Dataset) -> Iterator[tuple[ReferenceEngine, NativeEngine]]:
+    with closing(native_engine(module, digits)) as native:
+        yield reference_engine(module, digits), native
+
+
+@pytest.fixture(params=ISAS)
+def isa(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each instruction set in turn; must come before `engines`."""
+    monkeypatch.setenv(ISA_VARIABLE, request.param)
+    return str(request.param)
+
+
+def update_in(reply: Reply, given: Assignment, module: nn.Module) -> Update:
+    params = {name: value for name, value in module.named_parameters() if name not in given.work.keep}
+    sent = decode_broadcast(given.parcel.payload, model_layout(params, {}), given.parcel.held)
+    return decode_update(reply.payload, Asked(Reference(sent), given.work, given.client, 10**6, given.wire))
+
+
+def assert_tensors_near(found: Tensors, expected: Tensors, tolerance: float) -> None:
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        if value.is_floating_point():
+            assert found[name].shape == value.shape, name
+            assert float((found[name] - value).abs().max()) <= tolerance, name
+        else:
+            assert torch.equal(found[name], value)
+
+
+def assert_masks_same(found: Masks | None, expected: Masks | None) -> None:
+    assert (found is None) == (expected is None)
+    if found is not None and expected is not None:
+        assert found.keys() == expected.keys()
+        assert all(torch.equal(found[name], mask) for name, mask in expected.items())
+
+
+def assert_updates_agree(found: Update, expected: Update) -> None:
+    assert (found.client, found.round, found.weight) == (expected.client, expected.round, expected.weight)
+    assert_masks_same(found.masks, expected.masks)
+    assert_tensors_near(found.params, expected.params, WEIGHTS)
+    assert found.extra.keys() == expected.extra.keys()
+    for kind, tensors in expected.extra.items():
+        most = max(float(value.abs().max()) for value in tensors.values())
+        assert_tensors_near(found.extra[kind], tensors, 0.0 if kind == "sign" else 1e-4 * most)
+
+
+def assert_replies_agree(
+    native: Sequence[tuple[int, Reply]],
+    reference: Sequence[tuple[int, Reply]],
+    given: Sequence[Assignment],
+    module: nn.Module,
+) -> None:
+    found, expected = dict(native), dict(reference)
+    assert found.keys() == expected.keys() == set(range(len(given)))
+    for index, one in enumerate(given):
+        assert_updates_agree(update_in(found[index], one, module), update_in(expected[index], one, module))
+        assert_tensors_near(found[index].state.tensors, expected[index].state.tensors, WEIGHTS)
+        assert found[index].loss == pytest.approx(expected[index].loss, abs=1e-5)
+
+
+# Rounds of every method.
+
+
+def play_beside(
+    options: RunConfig, module: nn.Module, data: Dataset, engines: tuple[ReferenceEngine, NativeEngine], rounds: int
+) -> list[list[Assignment]]:
+    """Some rounds of a run in which both engines carry out the same assignments; the reference's replies count."""
+    reference, native = engines
+    one, played = Run(options, federate(options.data, options.seed, data), module), []
+    for _ in range(rounds):
+        given = one.open_round()
+        replies = list(reference.train(given))
+        assert_replies_agree(list(native.train(given)), replies, given, module)
+        for place, reply in replies:
+            one.receive(place, reply)
+        one.close_round()
+        exams = one.exams()
+        one.record(reference.evaluate(exams))
+        for mine, right in zip(native.evaluate(exams), reference.evaluate(exams), strict=True):
+            assert mine.loss == pytest.approx(right.loss, abs=1e-5)
+            assert int((mine.correct != right.correct).sum()) <= len(right.correct) // 200
+        played.append(given)
+    return played
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_gets_the_replies_that_the_reference_gives(
+    method: str, module: nn.Module, digits: Dataset, engines: tuple[ReferenceEngine, NativeEngine]
+) -> None:
+    played = play_beside(config(method=method, **OWN.get(method, {})), module, digits, engines, rounds=3)
+    assert all(len(given) >= 1 for given in played)
+    work = [one.work for given in played for one in given]
+    assert any(w.readjust is not None for w in work) == method.startswith("feddst")
+    assert any(w.proximal is not None for w in work) == ("prox" in method)
+    assert any(w.ticket is not None for w in work) == (method == "lotteryfl")
+    assert any(bool(w.keep) for w in work) == (method == "lg-fedavg")
+    reports = {report.kind for w in work for report in w.report}
+    assert reports == {
+        "snip": {"gradient"},
+        "grasp": {"hessian-gradient"},
+        "prunefl": {"gradient"},
+        "sign-sgd": {"sign"},
+    }.get(method, set())
+
+
+@pytest.mark.parametrize("method", ["fedavgm", "feddst+fedprox"])
+def test_every_instruction_set_trains_as_the_reference_does(
+    isa: str, method: str, module: nn.Module, digits: Dataset, engines: tuple[ReferenceEngine, NativeEngine]
+) -> None:
+    play_beside(config(method=method, readjust__every=1), module, digits, engines, rounds=2)
+
+
+def test_stragglers_stop_where_the_reference_stops(
+    module: nn.Module, digits: Dataset, engines: tuple[ReferenceEngine, NativeEngine]
+) -> None:
+    options = config(method="feddst+fedprox", cohort__stragglers=0.7, local__epochs=4, readjust__every=1)
+    played = play_beside(options, module, digits, engines, rounds=2)
+    assert {one.work.local.epochs for given in played for one in given} > {4}
+
+
+# Every kind of work, one at a time.
+
+MASKED = ("0.weight", "3.weight", "7.weight")
+BUDGETS = {"0.weight": 20, "3.weight": 110, "7.weight": 400}
+DROP = {"0.weight": 4, "3.weight": 30, "7.weight": 150}
+
+
+def readjust(after_epoch: int = 3, **growth: Any) -> ClientWork:
+    return ClientWork(LOCAL, readjust=Readjustment(after_epoch, DROP, BUDGETS, Growth(**growth)))
+
+
+def report(kind: Any, **options: Any) -> ClientWork:
+    return ClientWork(LOCAL, report=(Report(kind, **options),))
+
+
+WORKS: dict[str, ClientWork] = {
+    "plain": ClientWork(LOCAL),
+    "no momentum": ClientWork(replace(LOCAL, momentum=0.0, l2=0.0)),
+    "fixed order": ClientWork(replace(LOCAL, order="fixed")),
+    "one minibatch": ClientWork(replace(LOCAL, batch=100)),
+    "single images": ClientWork(replace(LOCAL, batch=1, epochs=1, lr=0.01)),
+    "proximal": ClientWork(LOCAL, proximal=Proximal(0.5)),
+    "proximal without effect": ClientWork(LOCAL, proximal=Proximal(0.5, gradient="detached")),
+    "proximal of size 0": ClientWork(LOCAL, proximal=Proximal(0.0)),
+    "cut short": ClientWork(LOCAL, proximal=Proximal(0.5)).shortened(2),
+    "readjusted at the end": readjust(),
+    "readjusted in between": readjust(1),
+    "readjusted in between with a proximal term": replace(readjust(1), proximal=Proximal(0.5)),
+    "readjusted by a straggler": readjust(3).shortened(1),
+    "grown at random": readjust(2, rule="random"),
+    "grown from any": readjust(2, grow_from="any"),
+    "grown by the last minibatch": readjust(2, images="last-batch"),
+    "grown by few images": readjust(2, max_images=9),
+    "grown before the drop": readjust(1, weights="unpruned"),
+    "grown as published": readjust(1, grow_from="any", images="last-batch", weights="unpruned"),
+    "gradient": report("gradient"),
+    "gradient of a minibatch, warm": report("gradient", images="minibatch", temperature=20.0),
+    "gradient of a balanced minibatch": report("gradient", images="balanced"),
+    "hessian-gradient": report("hessian-gradient"),
+    "hessian-gradient of a balanced minibatch, warm": report("hessian-gradient", images="balanced", temperature=20.0),
+    "signs": report("sign", bound=0.05),
+    "two reports": ClientWork(LOCAL, report=(Report("gradient"), Report("hessian-gradient"))),
+    "reports without training": replace(report("gradient"), train=False),
+    "readjusted, then reported": replace(readjust(1), report=(Report("gradient"),)),
+    "kept head": ClientWork(LOCAL, keep=frozenset({"9.weight", "9.bias"})),
+    "kept head and reports": replace(report("gradient"), keep=frozenset({"9.weight", "9.bias"})),
+}
+
+
+def one_job(module: nn.Module, data: Dataset, work: ClientWork, *, sparse: bool) -> Job:
+    params = initial_model(module).params
+    draws = torch.Generator().manual_seed(1)
+    masks: dict[str, Tensor] = {}
+    for name in MASKED if sparse else ():
+        mask = torch.zeros(params[name].numel(), dtype=torch.bool)
+        mask[torch.randperm(len(mask), generator=draws)[: BUDGETS[name]]] = True
+        masks[name] = mask.view(params[name].shape)
+    held = masked(params, masks)
+    sent = Broadcast(4, {name: value for name, value in held.items() if name not in work.keep}, masks=masks)
+    inputs, labels = data.train_images[:33], data.train_labels[:33]
+    return Job(2, 11, sent, work, inputs, labels, initial=params)
+
+
+def assert_outcomes_agree(found: Outcome, expected: Outcome) -> None:
+    assert_updates_agree(found.update, expected.update)
+    assert_tensors_near(found.state.tensors, expected.state.tensors, WEIGHTS)
+    assert found.loss == pytest.approx(expected.loss, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "sparse"),
+    [(name, sparse) for name, work in WORKS.items() for sparse in (False, True) if sparse or work.readjust is None],
+)
+def test_every_kind_of_work_is_done_as_the_reference_does_it(
+    name: str, sparse: bool, module: nn.Module, digits: Dataset, native_client: TrainClient
+) -> None:
+    work = WORKS[name]
+    job = one_job(module, digits, work, sparse=sparse)
+    expected = torch_client.train_client(copy.deepcopy(module), job)
+    assert_outcomes_agree(native_client(module, job), expected)
+    assert (expected.update.masks is not None) == (work.readjust is not None)
+
+
+@pytest.mark.parametrize("frozen", ["0.weight", "3.weight", "7.bias", "9.weight"])
+@pytest.mark.parametrize("work", ["proximal", "readjusted in between", "two reports"])
+def test_frozen_parameters_stay_as_they_are(
+    frozen: str, work: str, module: nn.Module, digits: Dataset, native_client: TrainClient
+) -> None:
+    module.get_parameter(frozen).requires_grad_(False)
+    job = one_job(module, digits, WORKS[work], sparse=True)
+    expected = torch_client.train_client(copy.deepcopy(module), job)
+    found = native_client(module, job)
+    assert_outcomes_agree(found, expected)
+    if found.update.masks is None:
+        packed = job.broadcast.params[frozen]
+        packed = packed[job.broadcast.masks[frozen]] if frozen in job.broadcast.masks else packed
+        assert torch.equal(found.update.params[frozen], packed)
+    for tensors in found.update.extra.values():
+        assert not tensors[frozen].any()
+
+
+@pytest.mark.parametrize("work", ["readjusted in between", "kept head and reports"])
+def test_the_memory_layout_of_weights_and_images_does_not_matter(
+    work: str, module: nn.Module, digits: Dataset, native_client: TrainClient
+) -> None:
+    job = one_job(module, digits, WORKS[work], sparse=True)
+
+    def turned(tensors: Tensors) -> dict[str, Tensor]:
+        """The same numbers, in memory with the first dimension innermost."""
+        return {name: value.transpose(0, -1).contiguous().transpose(0, -1) for name, value in tensors.items()}
+
+    sent = replace(job.broadcast, params=turned(job.broadcast.params), masks=turned(job.broadcast.masks))
+    other = native_client(module, replace(job, broadcast=sent, initial=turned(job.initial)))
+    found = native_client(module, job)
+    assert_masks_same(other.update.masks, found.update.masks)
+    for tensors, same in ((other.update.params, found.update.params), (other.state.tensors, found.state.tensors)):
+        assert all(torch.equal(value, same[name]) for name, value in tensors.items())
+
+
+# The engine as a whole.
+
+
+def mixed_assignments(module: nn.Module, data: Dataset) -> list[Assignment]:
+    """Of several methods at once, as runs in lockstep have them."""
+    methods = ("fedavgm", "feddst", "lotteryfl", "lg-fedavg", "snip")
+    runs = [config(method=method, readjust__every=1, **OWN.get(method, {})) for method in methods]
+    return [one for options in runs for one in Run(options, federate(options.data, 0, data), module).open_round()]
+
+
+def assert_same_bits(one: dict[int, Reply], two: dict[int, Reply]) -> None:
+    assert one.keys() == two.keys()
+    for index, reply in one.items():
+        assert reply.payload == two[index].payload
+        assert reply.loss == two[index].loss
+        kept = two[index].state.tensors
+        assert reply.state.tensors.keys() == kept.keys()
+        assert all(torch.equal(value, kept[name]) for name, value in reply.state.tensors.items())
+
+
+def test_any_number_of_workers_gives_the_same_bits(module: nn.Module, digits: Dataset) -> None:
+    given = mixed_assignments(module, digits)
+    params = initial_model(module).params
+    exams = [Exam(params), Exam(params, images=torch.arange(0, 800, 3)), Exam(masked(params, {}))]
+    with closing(native_engine(module, digits, 1)) as alone, closing(native_engine(module, digits, 3)) as several:
+        first, second = dict(alone.train(given)), dict(several.train(given))
+        assert len(first) == len(given) >= 13
+        assert_same_bits(first, second)
+        assert_same_bits(first, dict(several.train(given)))  # and nothing is remembered
+        for one, two in zip(alone.evaluate(exams), several.evaluate(exams), strict=True):
+            assert torch.equal(one.correct, two.correct)
+            assert one.loss == two.loss
+
+
+def test_what_an_engine_is_given_stays_as_it_was(module: nn.Module, digits: Dataset) -> None:
+    given, params = mixed_assignments(module, digits), initial_model(module).params
+    before = copy.deepcopy([(one.inputs, one.labels, one.state.tensors, one.initial) for one in given])
+    kept = copy.deepcopy(params)
+    with closing(native_engine(module, digits, 2)) as engine:
+        list(engine.train(given))
+        engine.evaluate([Exam(params)])
+    for (inputs, labels, state, initial), one in zip(before, given, strict=True):
+        assert torch.equal(inputs, one.inputs)
+        assert torch.equal(labels, one.labels)
+        assert all(torch.equal(value, one.state.tensors[name]) for name, value in state.items())
+        assert all(torch.equal(value, one.initial[name]) for name, value in initial.items())
+    assert all(torch.equal(value, params[name]) for name, value in kept.items())
+
+
+def test_one_client_that_diverges_is_an_error_that_the_engine_survives(module: nn.Module, digits: Dataset) -> None:
+    given = mixed_assignments(module, digits)
+    work = replace(given[1].work, local=replace(given[1].work.local, lr=1e30))
+    with closing(native_engine(module, digits, 2)) as engine:
+        expected = dict(engine.train(given))
+        with pytest.raises(TrainingError, match=f"client {given[1].client} diverged in round 1"):
+            list(engine.train([given[0], replace(given[1], work=work), *given[2:]]))
+        left_early = engine.train(given)
+        next(iter(left_early))
+        assert_same_bits(dict(engine.train(given)), expected)
+
+
+@pytest.mark.parametrize("density", [1.0, 0.3, 0.0])
+def test_exams_have_the_references_results(isa: str, density: float, module: nn.Module, digits: Dataset) -> None:
+    draws = torch.Generator().manual_seed(2)
+    params = {name: value * 3 for name, value in initial_model(module).params.items()}
+    masks = {name: torch.rand(params[name].shape, generator=draws) < density for name in MASKED}
+    held = masked(params, masks)
+    some = torch.randperm(800, generator=draws)[:137]
+    exams = [Exam(held), Exam(held, images=some), Exam(held, images=torch.tensor([799, 0, 799]))]
+    with closing(native_engine(module, digits, 2)) as engine:
+        found, expected = engine.evaluate(exams), reference_engine(module, digits).evaluate(exams)
+    assert [len(one.correct) for one in found] == [800, 137, 3]
+    module.load_state_dict(dict(held))
+    with torch.no_grad():
+        scores = module(digits.inputs(digits.test_images)).sort(dim=1).values
+    close = scores[:, -1] - scores[:, -2] < 1e-4
+    assert int(close.sum()) < 80 or density == 0.0
+    for one, right, exam in zip(found, expected, exams, strict=True):
+        undecided = close if exam.images is None else close[exam.images]
+        assert torch.equal(one.correct[~undecided], right.correct[~undecided])
+        assert one.loss == pytest.approx(right.loss, abs=1e-5)
+
+
+def test_many_exams_of_many_models_come_back_in_order(module: nn.Module, digits: Dataset) -> None:
+    params = initial_model(module).params
+    exams = [Exam({name: value * scale for name, value in params.items()}) for scale in (1, 2, 3, 4, 5)]
+    with closing(native_engine(module, digits, 3)) as engine:
+        together = engine.evaluate(exams)
+        alone = [engine.evaluate([exam])[0] for exam in exams]
+        assert engine.evaluate([]) == []
+    assert len({one.loss for one in together}) == 5
+    for one, two in zip(together, alone, strict=True):
+        assert one.loss == two.loss
+        assert torch.equal(one.correct, two.correct)
+
+
+# Whole runs.
+
+
+class StopAfter(Silent):
+    """Ends a run early, as Ctrl-C does."""
+
+    def __init__(self, round: int) -> None:
+        self.last, self.seen = round, 0
+
+    def row(self, run: Run, row: Row) -> None:
+        self.seen = row.round
+
+    def stop(self) -> bool:
+        return self.seen >= self.last
+
+
+def untimed(rows: Sequence[Row]) -> list[Row]:
+    return [replace(row, seconds=0.0) for row in rows]
+
+
+@pytest.mark.parametrize("method", ["feddst+fedprox", "lotteryfl"])
+def test_a_resumed_run_is_bit_for_bit_the_unbroken_one(
+    method: str, tmp_path: Path, digits: Dataset, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = config(method=method, cohort__stragglers=0.5, **OWN.get(method, {}))
+    whole = run(options, model=network, data=digits, out=tmp_path / "whole", watcher=Silent())
+    run(options, model=network, data=digits, out=tmp_path / "part", watcher=StopAfter(2))
+    rest = run(options, model=network, data=digits, out=tmp_path / "part", resume=True, watcher=Silent())
+    assert untimed(whole.rows) == untimed(rest.rows)
+    files = [RunDirectory(tmp_path / name) for name in ("whole", "part")]
+    assert files[0].checkpoint.read_bytes() == files[1].checkpoint.read_bytes()
+    assert "PyTorch" not in caplog.text
+
+
+@pytest.mark.parametrize("method", ["fedavgm", "feddst"])
+def test_a_run_learns_what_it_learns_with_the_reference(method: str, digits: Dataset) -> None:
+    """After 15 rounds the two accuracies are within 2 points: 16 of 800 test images."""
+    longer = {"rounds": 15, "eval_every": 15, "data__classes_per_client": 4, "data__images_per_class": 6}
+    found, expected = (
+        run(
+            config(method=method, engine__kind=kind, engine__workers=1, readjust__until=15, **longer),
+            model=network,
+            data=digits,
+            watcher=Silent(),
+        ).rows[-1]
+        for kind in ("native", "reference")
+    )
+    assert found.accuracy is not None
+    assert expected.accuracy is not None
+    assert expected.accuracy > 0.6  # four classes: chance is 0.25
+    assert found.accuracy == pytest.approx(expected.accuracy, abs=0.02)
+    assert found.density == expected.density
+
+
+# Which engine a run gets.
+
+
+def test_a_chain_on_a_cpu_gets_the_native_engine_without_a_word(
+    module: nn.Module, digits: Dataset, caplog: pytest.LogCaptureFixture
+) -> None:
+    with closing(make_engine(EngineConfig(), module, digits)) as engine:
+        assert isinstance(engine, NativeEngine)
+    with closing(make_engine(EngineConfig(kind="reference", workers=1), module, digits)) as engine:
+        assert isinstance(engine, ReferenceEngine)
+    assert not caplog.records
+
+
+def flat(*layers: nn.Module) -> nn.Sequential:
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 4), *layers)
+
+
+OTHERS: dict[str, tuple[Callable[[], nn.Module], str]] = {
+    "a layer that is unknown": (lambda: flat(nn.Tanh()), r"layer 2 \(Tanh\)"),
+    "BatchNorm": (lambda: flat(nn.BatchNorm1d(4)), r"2\.running_mean"),
+    "BatchNorm that keeps nothing": (lambda: flat(nn.BatchNorm1d(4, track_running_stats=False)), "BatchNorm1d"),
+    "Softmax in the middle": (lambda: flat(nn.Softmax(dim=1), nn.Linear(4, 4)), "oftmax"),
+    "scores from several rows": (lambda: nn.Sequential(nn.Conv2d(1, 1, 7), nn.Flatten()), "score"),
+    "a very wide maximum": (
+        lambda: nn.Sequential(nn.Conv2d(1, 4, 1, padding=64), nn.MaxPool2d(130), nn.Flatten()),
+        "127",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_modules_get_the_reference_engine_and_one_warning(
+    name: str, digits: Dataset, caplog: pytest.LogCaptureFixture
+) -> None:
+    make, reason = OTHERS[name]
+    with closing(make_engine(EngineConfig(workers=1), make(), digits)) as engine:
+        assert isinstance(engine, ReferenceEngine)
+    [record] = caplog.records
+    assert record.levelno == logging.WARNING
+    assert re.search(f"training with PyTorch: .*{reason}", record.getMessage())
+
+
+def test_without_kernels_there_is_the_reference_engine_and_the_reason(
+    module: nn.Module, digits: Dataset, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(select, "why_missing", lambda: "feddst was installed without its compiled kernels (why)")
+    with closing(make_engine(EngineConfig(workers=1), module, digits)) as engine:
+        assert isinstance(engine, ReferenceEngine)
+    assert [record.getMessage() for record in caplog.records] == [
+        "training with PyTorch: feddst was installed without its compiled kernels (why)"
+    ]
+
+
+def test_a_missing_module_is_reported_with_its_import_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    library.why_missing.cache_clear()
+    monkeypatch.setitem(sys.modules, "feddst._native", None)
+    try:
+        assert "without its compiled kernels (" in library.why_missing()
+    finally:
+        library.why_missing.cache_clear()
+    monkeypatch.undo()
+    assert library.why_missing() == ""
+
+
+def test_the_instruction_set_can_be_forced(isa: str, module: nn.Module, digits: Dataset) -> None:
+    with closing(make_engine(EngineConfig(), module, digits)) as engine:
+        assert isinstance(engine, NativeEngine)
+        assert engine._isa == isa
+
+
+@pytest.mark.parametrize("name", ["mmx", "AVX2", "avx2 "])
+def test_an_unknown_instruction_set_is_refused(
+    name: str, module: nn.Module, digits: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ISA_VARIABLE, name)
+    with pytest.raises(OptionError, match=f"FEDDST_ISA must be .*baseline.* got '{name}'"):
+        make_engine(EngineConfig(), module, digits)
+    monkeypatch.setenv(ISA_VARIABLE, "")
+    with closing(make_engine(EngineConfig(), module, digits)) as engine:
+        assert isinstance(engine, NativeEngine)
+        assert engine._isa == ISAS[0]
