@@ -90,12 +90,14 @@ struct Features {
 };
 
 // A linear layer's active weights in two orders. Forward: by tile of kInputTile inputs, then by output, so that a tile
-// stays in the nearest cache; those of tile t and output o are start[t * outputs + o] to the next. Backward: by input.
+// stays in the nearest cache; those of tile t and output o are start[t * outputs + o] to the next, the e-th of them reads
+// input source[e] and is weight[value[e]]. Backward: by input, as `weight` has them.
 struct SparseLinearForward {
     Features input;
     Features output;
     const std::int32_t* start;
     const std::int32_t* source;
+    const std::int32_t* value;
     const float* weight;
     const float* bias;
 };

@@ -199,7 +199,7 @@ NB_MODULE(_native, m) {
                  session.store(addresses(session.network(), weights, false), addresses(session.network(), biases, true),
                                velocity);
              },
-             nb::arg("weights"), nb::arg("biases"), nb::arg("velocity") = false)
+             nb::arg("weights").noconvert(), nb::arg("biases").noconvert(), nb::arg("velocity") = false)
         .def("set_trained",
              [](Session& session, const std::vector<bool>& weights, const std::vector<bool>& biases) {
                  const std::size_t layers = session.network().weighted_count();
@@ -217,6 +217,6 @@ NB_MODULE(_native, m) {
         .def("train", &train, nb::arg("inputs"), nb::arg("labels"), nb::arg("order"), nb::arg("sizes"), nb::arg("rate"),
              nb::arg("momentum"), nb::arg("decay"), nb::arg("proximal"))
         .def("mean_gradient", &mean_gradient, nb::arg("inputs"), nb::arg("labels"), nb::arg("order"),
-             nb::arg("temperature"), nb::arg("weights"), nb::arg("biases"))
-        .def("scores", &scores, nb::arg("inputs"), nb::arg("outputs"));
+             nb::arg("temperature"), nb::arg("weights").noconvert(), nb::arg("biases").noconvert())
+        .def("scores", &scores, nb::arg("inputs"), nb::arg("outputs").noconvert());
 }

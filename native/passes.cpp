@@ -216,6 +216,8 @@ void Session::convolve_back(Workspace& space, int i, int slice, bool whole) {
         for (int y = 0; y < to.height; ++y)
             std::fill_n(to.data + plane * to.plane + y * to.row, to.width * std::ptrdiff_t(to.images), 0.0f);
     for_relaid_rows(layer, to, source, [&](float* at, const float* from) { std::copy_n(from, space.images, at); });
+    // Where the source is beyond the input it must be zero again when the next images come.
+    std::fill_n(source.data, std::ptrdiff_t(source.planes) * source.plane, 0.0f);
 }
 
 void Session::connect(Workspace& space, int i) {
@@ -225,7 +227,8 @@ void Session::connect(Workspace& space, int i) {
     const Features from = features(space, input(space, i, 0)), to = features(space, values(space, i, 0));
     const float* bias = layer.op.bias ? biases_[w].value.data() : nullptr;
     if (s.mode == Mode::sparse)
-        kernels_.sparse_linear_forward({from, to, s.tile_start.data(), s.tile_source.data(), forward_[w].data(), bias});
+        kernels_.sparse_linear_forward({from, to, s.tile_start.data(), s.tile_source.data(), s.tile_value.data(),
+                                        weights_[w].value.data(), bias});
     else
         kernels_.dense_linear_forward({from, to, weights_[w].value.data(), bias});
 }

@@ -69,7 +69,6 @@ void Session::load(std::shared_ptr<const Structure> structure, const std::vector
         forward_[w].clear();
         backward_[w].clear();
         if (convolution && !sparse) forward_[w].resize(packed_size(layer.op.outputs, g.taps()));
-        if (!convolution && sparse) forward_[w].resize(s.count());
         if (convolution && !layer.first) backward_[w].resize(sparse ? s.count() : packed_size(g.planes, back_taps));
     }
     pack();
@@ -114,15 +113,14 @@ Workspace& Session::workspace_for(std::int64_t images) {
     return workspace(block);
 }
 
-// The values once more, in the orders in which other kernels read them.
+// The values of convolutions once more, in the orders in which other kernels read them.
 void Session::pack() {
     for (int w = 0; w < network_->weighted_count(); ++w) {
         const LayerStructure& s = structure_->layer(w);
         const Layer& layer = network_->weighted(w);
         const float* values = weights_[w].value.data();
-        if (layer.op.kind == Kind::linear) {
-            gather(s.tile_value, values, forward_[w].data());
-        } else if (s.mode == Mode::dense) {
+        if (layer.op.kind == Kind::linear) continue;
+        if (s.mode == Mode::dense) {
             scatter(s.forward_place, values, forward_[w].data());
             if (!layer.first) scatter(s.backward_place, values, backward_[w].data());
         } else if (!layer.first) {

@@ -119,7 +119,7 @@ private:
     std::shared_ptr<const Structure> structure_;
     const Kernels& kernels_;
     std::vector<Numbers> weights_, biases_;
-    std::vector<std::vector<float>> forward_, backward_;  // values once more, as the kernels read them
+    std::vector<std::vector<float>> forward_, backward_;  // convolutions' values as other kernels read them
     std::vector<std::vector<float>> whole_;  // gradients of all weights, as the dense kernels give them
     std::vector<Buffer> sums_;               // gradients of sparse convolutions, not yet summed over lanes
     std::vector<int> owner_;                 // for each layer, which one's memory holds its output

@@ -140,11 +140,12 @@ def _read_results(path: Path) -> tuple[dict[str, int], list[str]]:
 
 
 def _without(text: str, hide: Mapping[str, str]) -> str:
-    """A report without this machine's paths and addresses."""
+    """The beginning of a report, without this machine's paths and addresses."""
     for path, name in sorted(hide.items(), key=lambda item: -len(item[0])):
         text = text.replace(path, name)
     text = re.sub(r"(?<![\w.])/(?:[\w.+-]+/)+", "", text)
-    return re.sub(r"0x[0-9a-f]+|==\d+==", "…", text).strip()[:4000]
+    lines = re.sub(r"0x[0-9a-f]+|==\d+==", "…", text).strip().splitlines()
+    return "\n".join(line[:160] for line in lines[:12])
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str] | None = None) -> str:
@@ -158,10 +159,13 @@ def _run(command: Sequence[str], environment: Mapping[str, str] | None = None) -
     return done.stdout.strip()
 
 
-def _source() -> str:
-    """A digest of the C++ sources, committed or not."""
+def _source() -> dict[str, str]:
+    """What is built and tested: the commit, and a digest of the C++ sources, committed or not."""
     files = [ROOT / "CMakeLists.txt", *sorted((ROOT / "native").iterdir())]
-    return hashlib.blake2b(b"".join(path.read_bytes() for path in files), digest_size=8).hexdigest()
+    digest = hashlib.blake2b(b"".join(path.read_bytes() for path in files), digest_size=8).hexdigest()
+    base = commit()
+    edited = base and _run(["git", "-C", str(ROOT), "status", "--porcelain", "--", "CMakeLists.txt", "native", "tests"])
+    return {"commit": base if base.endswith("+changes") or not edited else f"{base}+changes", "native": digest}
 
 
 def main() -> int:
@@ -171,7 +175,7 @@ def main() -> int:
     args = parser.parse_args()
     if args.out is not None and args.out.exists():
         parser.error(f"{args.out} exists already")
-    began, source = time.monotonic(), {"commit": commit(), "native": _source()}
+    began, source = time.monotonic(), _source()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         try:

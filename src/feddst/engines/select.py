@@ -70,9 +70,12 @@ def _why_not_native(module: nn.Module, dataset: Dataset) -> str:
     """Why the native engine cannot train a module; empty if it can."""
     if why_missing():
         return why_missing()
+    from feddst import _native  # cannot be imported where there are no kernels
+
     try:
-        read_chain(module, dataset.input_shape)
-    except UnsupportedModelError as reason:
+        chain = read_chain(module, dataset.input_shape)
+        _native.Network(chain.shape, chain.layers)
+    except (UnsupportedModelError, ValueError) as reason:
         return str(reason)
     return ""
 

@@ -228,7 +228,7 @@ def numbers_of(case: Case, sound: Callable[[Oracle, Numbers], object] | None = N
             sound(oracle, numbers)
         if oracle.narrowest > CLOSE:
             return numbers
-    reject()  # some chains take the same numbers together in another order, and then the largest of them
+    return reject()  # some chains take the same numbers together in another order, and then the largest of them
 
 
 def _scale_down(case: Case, numbers: Numbers, outputs: Tensor) -> None:

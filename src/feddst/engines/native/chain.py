@@ -44,22 +44,25 @@ def read_chain(module: nn.Module, shape: tuple[int, ...]) -> Chain:
     if len(shape) not in (1, 3):
         raise UnsupportedModelError(f"inputs of shape {tuple(shape)} are neither images nor vectors")
     layers: list[Description] = []
-    owners: list[tuple[str, nn.Module]] = []
+    owners: list[tuple[str, nn.Conv2d | nn.Linear]] = []
     x = torch.zeros(1, *shape)
     for name, layer in _leaves(module, ""):
-        before = x
-        with torch.no_grad():
-            x = layer(before)
-        description = _describe(name, layer, before)
+        description = _describe(name, layer, x)
         if description is not None:
             layers.append(description)
+            with torch.no_grad():
+                x = layer(x)
+        elif isinstance(layer, nn.Flatten):
+            x = x.flatten(1)
         if isinstance(layer, nn.Conv2d | nn.Linear):
+            for other, one in owners:
+                if one.weight is layer.weight or (layer.bias is not None and one.bias is layer.bias):
+                    raise UnsupportedModelError(f"{_called(name, layer)} shares its weights with layer {other}")
             owners.append((name, layer))
     weights = tuple(f"{name}.weight" if name else "weight" for name, _ in owners)
     biases = tuple(_bias_name(name) if layer.bias is not None else None for name, layer in owners)
     chain = Chain((*shape, 1, 1)[:3], tuple(layers), weights, biases)  # type: ignore[arg-type]
-    if sorted(chain.names) != sorted(dict(module.named_parameters())):
-        raise UnsupportedModelError("a layer occurs twice, or shares its weights with another")
+    assert sorted(chain.names) == sorted(dict(module.named_parameters()))
     return chain
 
 
@@ -79,7 +82,8 @@ def _leaves(module: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
     """The layers of nested `nn.Sequential`, in order."""
     _refuse_additions(module, name)
     if isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward:
-        for key, child in module.named_children():
+        for key, child in module._modules.items():  # named_children leaves out what occurs twice
+            assert child is not None
             yield from _leaves(child, f"{name}.{key}" if name else key)
     else:
         yield name, module
@@ -89,6 +93,8 @@ def _refuse_additions(module: nn.Module, name: str) -> None:
     hooks = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
     if hooks:
         raise UnsupportedModelError(f"{_called(name, module)} has hooks")
+    if "forward" in vars(module):
+        raise UnsupportedModelError(f"{_called(name, module)} has a forward of its own")
     if is_parametrized(module):
         raise UnsupportedModelError(f"{_called(name, module)} is parametrized")
 
@@ -100,7 +106,7 @@ def _called(name: str, layer: nn.Module) -> str:
 def _describe(name: str, layer: nn.Module, inputs: Tensor) -> "Description | None":
     """The layer for the kernels; None if it computes nothing. inputs: [1, …], what it is given."""
     kind, images = type(layer), inputs.dim() == 4
-    if kind in (nn.Identity, nn.Flatten) or (isinstance(layer, nn.Dropout) and layer.p == 0):
+    if kind in (nn.Identity, nn.Flatten) or (kind is nn.Dropout and layer.p == 0):
         if isinstance(layer, nn.Flatten) and (layer.start_dim, layer.end_dim) not in ((1, -1), (1, inputs.dim() - 1)):
             raise UnsupportedModelError(f"{_called(name, layer)} does not flatten everything but the images")
         return None
@@ -108,15 +114,15 @@ def _describe(name: str, layer: nn.Module, inputs: Tensor) -> "Description | Non
         return "relu", 0, _POINT, False, True
     if isinstance(layer, nn.Linear) and kind is nn.Linear and inputs.dim() == 2:
         return "linear", layer.out_features, _POINT, layer.bias is not None, True
-    if isinstance(layer, nn.Softmax) and inputs.dim() == 2 and layer.dim in (1, -1):
+    if isinstance(layer, nn.Softmax) and kind is nn.Softmax and inputs.dim() == 2 and layer.dim in (1, -1):
         return "softmax", 0, _POINT, False, True
     if isinstance(layer, nn.Conv2d) and kind is nn.Conv2d and images:
         return _convolution(name, layer)
-    if isinstance(layer, nn.MaxPool2d) and images:
+    if isinstance(layer, nn.MaxPool2d) and kind is nn.MaxPool2d and images:
         return _max_pool(name, layer)
-    if isinstance(layer, nn.AvgPool2d) and images:
+    if isinstance(layer, nn.AvgPool2d) and kind is nn.AvgPool2d and images:
         return _average_pool(name, layer)
-    if isinstance(layer, nn.AdaptiveAvgPool2d) and images and _pair(layer.output_size) == (1, 1):
+    if kind is nn.AdaptiveAvgPool2d and images and layer.output_size in (1, (1, 1), [1, 1]):
         return "average_pool", 0, (inputs.shape[2], inputs.shape[3], 1, 1, 0, 0), False, True
     raise UnsupportedModelError(f"{_called(name, layer)} is not among the layers that the kernels know")
 
