@@ -34,10 +34,9 @@ struct Taps {
     int rows;
 };
 
-// Which rows of the window can hit anything for output row y: those k with 0 <= y + first - k < height.
-// With height 0 all of them do.
+// Which rows of the window can hit anything for output row y: those k with 0 <= y - k < height. With height 0 all of
+// them do.
 struct Reach {
-    int first;
     int height;
 };
 
@@ -55,7 +54,6 @@ struct DenseConvolution {
     Map source;
     Map output;
     const float* weight;
-    std::ptrdiff_t origin;         // where the window of output (0, 0) begins in the source
     std::ptrdiff_t window_row;     // how far apart the window's rows are: negative if it is mirrored
     std::ptrdiff_t window_column;
     int rows;

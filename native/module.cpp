@@ -118,6 +118,7 @@ std::vector<double> train(Session& session, const ConstFloats& inputs, const Int
     std::vector<double> losses;
     const std::int64_t* next = order.data();
     for (int size : sizes) {
+        if (session.stopped()) throw std::runtime_error("the session was stopped");
         losses.push_back(session.step(images, next, size, {rate, momentum, decay, proximal}));
         next += size;
     }
@@ -214,6 +215,7 @@ NB_MODULE(_native, m) {
                                      addresses(session.network(), biases, true));
              },
              nb::arg("weights"), nb::arg("biases"))
+        .def("stop", &Session::stop)
         .def("train", &train, nb::arg("inputs"), nb::arg("labels"), nb::arg("order"), nb::arg("sizes"), nb::arg("rate"),
              nb::arg("momentum"), nb::arg("decay"), nb::arg("proximal"))
         .def("mean_gradient", &mean_gradient, nb::arg("inputs"), nb::arg("labels"), nb::arg("order"),

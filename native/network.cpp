@@ -128,7 +128,6 @@ void Network::lay_out() {
     Layout before = {input_};
     for (std::size_t i = 0; i < layers_.size(); ++i) {
         Layer& layer = layers_[i];
-        layer.from = before;
         layer.to = {layer.output};
         if (layer.op.kind == Kind::convolution) {
             Geometry& g = layer.geometry;

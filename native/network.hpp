@@ -50,7 +50,6 @@ struct Layer {
     Operation op;
     Shape input, output;
     Geometry geometry = {};  // of a convolution
-    Layout from = {};        // how the input lies
     Layout to = {};          // how the output and its gradient lie
     Layout padded = {};      // how a convolution wants the gradient of its output
     bool relu = false;       // a maximum is followed by ReLU

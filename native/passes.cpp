@@ -1,5 +1,6 @@
 // How a block of images passes through the layers of a network, forward and back.
 #include <algorithm>
+#include <utility>
 
 #include "session.hpp"
 
@@ -11,8 +12,8 @@ bool pools(const Layer& layer) { return layer.op.kind == Kind::max_pool || layer
 }  // namespace
 
 Workspace& Session::workspace(int block) {
-    Workspace& space = spaces_[block];
-    if (space.images) return space;
+    if (spaces_[block].images) return spaces_[block];
+    Workspace space;
     space.images = kBlocks[block].images;
     space.slices = kBlocks[block].slices;
     const std::size_t images = std::size_t(space.images) * space.slices;
@@ -41,7 +42,7 @@ Workspace& Session::workspace(int block) {
             memory.row_choice.resize(layer.output.size() * images);
         }
     }
-    return space;
+    return spaces_[block] = std::move(space);
 }
 
 Map Session::map(const Layout& layout, float* data, const Workspace& space, int slice) const {
@@ -168,10 +169,10 @@ void Session::convolve(Workspace& space, int i, int slice) {
     const float* bias = layer.op.bias ? biases_[layer.weights].value.data() : nullptr;
     if (s.mode == Mode::sparse) {
         const Taps taps = {s.forward_start.data(), s.forward_offset.data(), weights_[layer.weights].value.data(), 1};
-        kernels_.sparse_convolution({source, output, taps, {0, 0}, bias});
+        kernels_.sparse_convolution({source, output, taps, {0}, bias});
     } else {
-        kernels_.dense_convolution({source, output, forward_[layer.weights].data(), 0, source.row, space.images, g.rows,
-                                    g.columns, {0, 0}, bias});
+        kernels_.dense_convolution({source, output, forward_[layer.weights].data(), source.row, space.images, g.rows,
+                                    g.columns, {0}, bias});
     }
 }
 
@@ -202,12 +203,12 @@ void Session::convolve_back(Workspace& space, int i, int slice, bool whole) {
         kernels_.sparse_convolution_gradient({source, given, s.start.data(), s.forward_offset.data(), sums_[w].data()});
     if (layer.first) return;
     const Map back = g.direct ? gradient(space, i - 1, slice) : source;
-    const Reach reach = {0, given.height};
+    const Reach reach = {given.height};
     if (s.mode == Mode::sparse) {
         const Taps taps = {s.backward_start.data(), s.backward_offset.data(), backward_[w].data(), g.rows};
         kernels_.sparse_convolution({given, back, taps, reach, nullptr});
     } else {
-        kernels_.dense_convolution({given, back, backward_[w].data(), 0, -given.row, -space.images, g.rows, g.columns,
+        kernels_.dense_convolution({given, back, backward_[w].data(), -given.row, -space.images, g.rows, g.columns,
                                     reach, nullptr});
     }
     if (g.direct) return;

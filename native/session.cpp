@@ -53,9 +53,9 @@ Session::Session(std::shared_ptr<const Network> network, const Kernels& kernels)
 void Session::load(std::shared_ptr<const Structure> structure, const std::vector<const float*>& weights,
                    const std::vector<const float*>& biases) {
     const bool other = structure != structure_;
-    structure_ = std::move(structure);
+    structure_ = nullptr;  // until all of it is there
     for (int w = 0; w < network_->weighted_count(); ++w) {
-        const LayerStructure& s = structure_->layer(w);
+        const LayerStructure& s = structure->layer(w);
         const Layer& layer = network_->weighted(w);
         weights_[w].resize(s.count());
         gather(s.position, weights[w], weights_[w].value.data());
@@ -71,6 +71,7 @@ void Session::load(std::shared_ptr<const Structure> structure, const std::vector
         if (convolution && !sparse) forward_[w].resize(packed_size(layer.op.outputs, g.taps()));
         if (convolution && !layer.first) backward_[w].resize(sparse ? s.count() : packed_size(g.planes, back_taps));
     }
+    structure_ = std::move(structure);
     pack();
 }
 

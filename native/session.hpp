@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -84,6 +85,10 @@ public:
     const Network& network() const { return *network_; }
     bool loaded() const { return structure_ != nullptr; }
 
+    // Have whatever is going on leave off at the next opportunity; for another thread to call.
+    void stop() { stopped_ = true; }
+    bool stopped() const { return stopped_; }
+
 private:
     Workspace& workspace(int block);
     Workspace& workspace_for(std::int64_t images);
@@ -125,6 +130,7 @@ private:
     std::vector<int> owner_;                 // for each layer, which one's memory holds its output
     int tail_;                               // the first linear layer
     bool softmax_ = false;
+    std::atomic<bool> stopped_ = false;
     std::array<Workspace, 3> spaces_;
 };
 

@@ -8,7 +8,7 @@ namespace {
 
 // From these densities on, going through all weights is faster than going through the active ones.
 constexpr double kDenseConvolution = 0.6;
-constexpr double kDenseLinear = 0.5;
+constexpr double kDenseLinear = 0.7;
 
 constexpr int kLanes = 4;  // output planes that the dense convolution takes together
 
@@ -70,10 +70,10 @@ void for_connections(const std::vector<std::int32_t>& found, std::int32_t inputs
     }
 }
 
-// Values by input, then output: in both modes.
-void build_linear(const Layer& layer, const std::uint8_t* mask, LayerStructure& s) {
+// Values by input, then output; inputs by rising number of values.
+void build_sparse_linear(const Layer& layer, const std::uint8_t* mask, LayerStructure& s) {
     const std::int32_t inputs = layer.input.size();
-    const std::vector<std::int32_t> found = places(s.mode == Mode::dense ? nullptr : mask, s.size);
+    const std::vector<std::int32_t> found = places(mask, s.size);
     std::vector<std::int32_t> counts(inputs, 0), next(inputs);
     for_connections(found, inputs, [&](std::int32_t i, std::int32_t, std::int32_t) { ++counts[i]; });
     s.order.resize(inputs);
@@ -91,7 +91,14 @@ void build_linear(const Layer& layer, const std::uint8_t* mask, LayerStructure& 
         s.position[next[i]] = place;
         s.output[next[i]++] = o;
     });
-    if (s.mode == Mode::sparse) build_tiles(layer, s);
+    build_tiles(layer, s);
+}
+
+// All values by input, then output.
+void build_dense_linear(const Layer& layer, LayerStructure& s) {
+    const std::int32_t inputs = layer.input.size();
+    for (std::int32_t i = 0; i < inputs; ++i)
+        for (std::int32_t o = 0; o < layer.op.outputs; ++o) s.position.push_back(o * inputs + i);
 }
 
 // A weight's place in the kernels' view of a convolution.
@@ -170,10 +177,12 @@ LayerStructure build(const Layer& layer, const std::uint8_t* mask, const Mode* m
     LayerStructure s;
     s.size = Network::size(layer);
     s.mode = mode ? *mode : mode_for(layer, mask, s.size);
-    if (layer.op.kind == Kind::linear)
-        build_linear(layer, mask, s);
-    else
+    if (layer.op.kind == Kind::convolution)
         build_convolution(layer, mask, s);
+    else if (s.mode == Mode::sparse)
+        build_sparse_linear(layer, mask, s);
+    else
+        build_dense_linear(layer, s);
     if (s.mode == Mode::dense && mask && active(mask, s.size) < s.size)
         for (std::int32_t position : s.position) s.mask.push_back(mask[position] ? 1.0f : 0.0f);
     return s;

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
 from torch import nn
 
 from feddst.experiment import toml
@@ -17,7 +19,8 @@ def test_a_run_says_what_it_does_and_what_came_of_it(feddst: Call, tmp_path: Pat
     assert outcome.code == 0
     first, network, *evaluations = outcome.err.splitlines()
     assert first == (
-        "feddst, seed 0, on mnist (classes), 4 clients, 2 a round, one process; writing to runs/feddst-mnist-seed0"
+        "feddst, seed 0, on mnist (classes), 4 clients, 2 a round, one client at a time; "
+        "writing to runs/feddst-mnist-seed0"
     )
     assert "weights and biases, 20.0 % of the weights active" in network
     assert [line.split(":")[0] for line in evaluations] == ["round 2", "round 3"]
@@ -79,6 +82,23 @@ def test_a_complete_run_goes_on_with_more_rounds(feddst: Call, tmp_path: Path, s
     assert "going on after round 2" in outcome.err
     rounds = [json.loads(line)["round"] for line in (tmp_path / "here/metrics.jsonl").read_text().splitlines()]
     assert rounds == [1, 2, 3]
+
+
+def test_a_run_of_an_earlier_version_goes_on_with_the_engine_it_had(feddst: Call, tmp_path: Path, small: str) -> None:
+    for name, rounds in {"straight": 3, "here": 2}.items():
+        assert feddst(f"run --rounds {rounds} {small} --engine.kind reference --out {name}").code == 0
+    config = tmp_path / "here/config.toml"
+    config.write_text(config.read_text().replace('engine.kind = "reference"\n', ""))
+    assert "engine.kind" not in toml.read(config)
+    refused = feddst("run --resume --out here --rounds 3 --engine.kind native")
+    assert refused.err == "feddst: here was begun with another config: engine.kind was 'reference', now 'native'\n"
+    outcome = feddst("run --resume --out here --rounds 3")
+    assert outcome.code == 0
+    assert "going on after round 2" in outcome.err
+    assert toml.read(config)["engine.kind"] == "reference"
+    ends = [load_file(tmp_path / name / "checkpoint.safetensors") for name in ("straight", "here")]
+    assert ends[0].keys() == ends[1].keys()
+    assert all(torch.equal(value, ends[1][name]) for name, value in ends[0].items())
 
 
 def test_a_run_cannot_be_resumed_with_another_config(feddst: Call, tmp_path: Path, small: str) -> None:

@@ -12,6 +12,7 @@ from feddst.data import Federation
 from feddst.errors import CheckpointError
 from feddst.experiment import Row, RunConfig
 from feddst.experiment.storage import Checkpoint, RunDirectory, identity_of, write_atomically
+from feddst.options import updated
 from feddst.protocol import ClientState, InitialModel, ServerState
 
 ROW = Row(1, None, None, None, None, None, 0.5, 0.2, 0, 0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1.0)
@@ -94,6 +95,13 @@ def test_a_run_goes_on_only_with_its_own_config(
     ):
         directory.refuse_other(small_config())
     assert directory.stored_config() == RunConfig()
+
+
+def test_a_config_without_an_engine_is_from_before_there_were_two(directory: RunDirectory) -> None:
+    directory.config.write_text(directory.config.read_text().replace('engine.kind = "native"\n', ""))
+    assert directory.stored_config() == updated(RunConfig(), {"engine.kind": "reference"})
+    with pytest.raises(CheckpointError, match=r"engine\.kind was 'reference', now 'native'"):
+        directory.refuse_other(RunConfig())
 
 
 def test_what_a_killed_write_left_behind_is_nothing(tmp_path: Path) -> None:

@@ -43,8 +43,8 @@ def run_command(given: Arguments) -> int:
 def describe_setting(config: RunConfig) -> str:
     """Data, clients and engine in a line."""
     workers = config.engine.workers or cores()
-    engine = f"{workers} worker processes" if workers > 1 else "one process"
-    place = engine if config.engine.torch_device().type == "cpu" else config.engine.device
+    pace = f"{workers} clients at once" if workers > 1 else "one client at a time"
+    place = pace if config.engine.torch_device().type == "cpu" else config.engine.device
     return (
         f"{config.data.dataset} ({config.data.partition}), {config.data.clients} clients, "
         f"{config.cohort.size} a round, {place}"

@@ -1,5 +1,6 @@
 """What a client sends beside its weights: gradients, Hessian-vector products, signs."""
 
+import threading
 from typing import Protocol
 
 import numpy as np
@@ -12,6 +13,8 @@ from feddst.engines.base import Job
 from feddst.errors import ModelError, TrainingError
 from feddst.protocol import Report, Tensors, generator
 from feddst.protocol.minibatches import balanced
+
+_ATTENTION = threading.Lock()
 
 
 class Reporting(Protocol):
@@ -60,7 +63,8 @@ def _hessian_gradient(client: Reporting, images: Tensor, temperature: float) -> 
     """Hg: the gradient of g·v for v = g held still."""
     module, params = client.differentiable()
     module.eval()
-    with sdpa_kernel(SDPBackend.MATH):  # attention's faster kernels have no second derivative
+    # Attention's faster kernels have no second derivative; the choice is one for all threads.
+    with _ATTENTION, sdpa_kernel(SDPBackend.MATH):
         outputs = module(client.job.inputs[images]) / temperature
     loss = F.cross_entropy(outputs, client.job.labels[images])
     trained = {name: value for name, value in params.items() if value.requires_grad}

@@ -52,10 +52,10 @@ def make_engine(config: EngineConfig, module: nn.Module, dataset: Dataset) -> En
     device = config.torch_device()
     workers = config.workers or cores()
     if config.kind == "native" and device.type == "cpu":
-        reason = _why_not_native(module, dataset)
-        if not reason:
+        try:
             return _native_engine(module, dataset, workers)
-        log.warning("training with PyTorch: %s", reason)
+        except UnsupportedModelError as reason:
+            log.warning("training with PyTorch: %s", reason)
     if device.type == "cuda" or workers == 1:
         return ReferenceEngine(module, dataset, device)
     if not can_travel(module):
@@ -66,24 +66,17 @@ def make_engine(config: EngineConfig, module: nn.Module, dataset: Dataset) -> En
     return ProcessEngine(module, dataset, workers)
 
 
-def _why_not_native(module: nn.Module, dataset: Dataset) -> str:
-    """Why the native engine cannot train a module; empty if it can."""
-    if why_missing():
-        return why_missing()
-    from feddst import _native  # cannot be imported where there are no kernels
-
-    try:
-        chain = read_chain(module, dataset.input_shape)
-        _native.Network(chain.shape, chain.layers)
-    except (UnsupportedModelError, ValueError) as reason:
-        return str(reason)
-    return ""
-
-
 def _native_engine(module: nn.Module, dataset: Dataset, workers: int) -> Engine:
+    """The native engine; raises `UnsupportedModelError`, with the reason, where it cannot train the module."""
+    if why_missing():
+        raise UnsupportedModelError(why_missing())
+    chain = read_chain(module, dataset.input_shape)
     from feddst.engines.native.engine import NativeEngine  # cannot be imported where there are no kernels
 
-    return NativeEngine(module, read_chain(module, dataset.input_shape), dataset, workers)
+    try:
+        return NativeEngine(module, chain, dataset, workers)
+    except ValueError as reason:
+        raise UnsupportedModelError(f"the kernels refuse this network: {reason}") from None
 
 
 def cores() -> int:

@@ -28,7 +28,7 @@ from feddst.sparsity import Sparsity, Timetable
 from feddst.wire import WireConfig, general_codecs
 
 CHANGEABLE = frozenset({"rounds", "cap_gib", "min_clients", "engine.workers"})
-"""What may differ when a run is resumed: how far it goes, what stops it, and how many processes work on it."""
+"""What may differ when a run is resumed: how far it goes, what stops it, and how many clients train at once."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +143,12 @@ def reaches(stored: RunConfig, wanted: RunConfig) -> bool:
     """Whether a run that ended as `stored` says has gone as far as `wanted` asks; 0 is without end."""
     limits = ((stored.rounds, wanted.rounds), (stored.cap_gib, wanted.cap_gib))
     return all(old == new or old == 0 or (new != 0 and old >= new) for old, new in limits)
+
+
+def stored_options(values: Mapping[str, Any]) -> RunConfig:
+    """The config that a file holds by dotted name, of this version or an earlier one."""
+    # Versions that did not write engine.kind had the reference engine alone: a run goes on with the bits it began with.
+    return updated(RunConfig(), {"engine.kind": "reference", **values})
 
 
 def differences(stored: RunConfig, wanted: RunConfig) -> list[str]:

@@ -12,12 +12,12 @@ from typing import Any
 
 from feddst.errors import CheckpointError, FeddstError
 from feddst.experiment.comparison import CompareConfig, Comparison, Curve
-from feddst.experiment.config import RunConfig, differences
+from feddst.experiment.config import RunConfig, differences, stored_options
 from feddst.experiment.metrics import Row
 from feddst.experiment.plots import accuracy_against_upload
 from feddst.experiment.storage import occupied, write_atomically
 from feddst.experiment.tables import markdown
-from feddst.options import as_words, flatten, updated
+from feddst.options import as_words, flatten
 
 CURVES = "comparison.json"
 TABLE = "comparison.md"
@@ -45,7 +45,7 @@ def refuse_foreign(path: Path, config: CompareConfig) -> None:
     if not (path / CURVES).is_file():
         raise CheckpointError(f"{path} is not empty and holds no comparison: choose another directory")
     try:
-        stored = updated(RunConfig(), json.loads((path / CURVES).read_text())["config"]["base"])
+        stored = stored_options(json.loads((path / CURVES).read_text())["config"]["base"])
     except (OSError, ValueError, TypeError, KeyError, FeddstError):
         raise CheckpointError(f"{path / CURVES} is damaged, or not a comparison's") from None
     changed = differences(stored, config.base)

@@ -19,9 +19,8 @@ from torch import Tensor
 from feddst.data import Federation
 from feddst.errors import CheckpointError
 from feddst.experiment import toml
-from feddst.experiment.config import RunConfig, differences, reaches
+from feddst.experiment.config import RunConfig, differences, reaches, stored_options
 from feddst.experiment.metrics import Row, Summary, read_rows, write_row
-from feddst.options import updated
 from feddst.protocol import ClientState, InitialModel, ServerState
 
 _FORMAT = 2
@@ -82,7 +81,7 @@ class RunDirectory:
         """The config that the run here was begun with."""
         if not self.config.is_file():
             raise CheckpointError(f"{self.path} holds no run: {self.config.name} is missing")
-        return updated(RunConfig(), toml.read(self.config))
+        return stored_options(toml.read(self.config))
 
     def reopen(self, config: RunConfig) -> None:
         """Go on here with `config`."""

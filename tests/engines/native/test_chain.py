@@ -198,6 +198,18 @@ def linear_after(odd: nn.Module, before: int, after: int) -> nn.Sequential:
     return nn.Sequential(OrderedDict(flat=nn.Flatten(), fc=nn.Linear(128, before), odd=odd, head=nn.Linear(after, 4)))
 
 
+class Scaled(nn.Sequential):
+    def __init__(self, *layers: nn.Module) -> None:
+        super().__init__(*layers)
+        self.odd = nn.Parameter(torch.ones(1))
+
+
+def tempered() -> nn.Module:
+    linear = nn.Linear(128, 4)
+    linear.register_parameter("odd", nn.Parameter(torch.ones(1)))
+    return nn.Sequential(nn.Flatten(), linear)
+
+
 REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "BatchNorm2d": (lambda: around(nn.BatchNorm2d(4), 144), r"odd\."),
     "BatchNorm1d without running means": (
@@ -258,6 +270,24 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "another Linear": (lambda: linear_after(DoubleLinear(4, 4), 4, 4), r"layer odd \(DoubleLinear\)"),
     "another Softmax": (lambda: linear_after(DoubleSoftmax(1), 4, 4), r"layer odd \(DoubleSoftmax\)"),
     "another Dropout": (lambda: around(NoisyDropout(0.0), 144), r"layer odd \(NoisyDropout\)"),
+    "a wide maximum": (
+        lambda: nn.Sequential(OrderedDict(conv=nn.Conv2d(2, 4, 1, padding=64), odd=nn.MaxPool2d((2, 130)))),
+        r"layer odd \(MaxPool2d\) has kernel_size=\(2, 130\), more than 127",
+    ),
+    "Linear after Softmax": (
+        lambda: nn.Sequential(OrderedDict(flat=nn.Flatten(), soft=nn.Softmax(dim=1), odd=nn.Linear(128, 4))),
+        r"layer odd \(Linear\) follows a Softmax",
+    ),
+    "scores from several pixels": (
+        lambda: nn.Sequential(OrderedDict(odd=nn.Conv2d(2, 1, 7), flat=nn.Flatten(), relu=nn.ReLU())),
+        r"layer odd \(Conv2d\) gives scores of shape \(1, 2, 2\)",
+    ),
+    "scores that are images": (
+        lambda: nn.Sequential(OrderedDict(odd=nn.Conv2d(2, 4, 8))),
+        r"layer odd \(Conv2d\) gives scores of shape \(4, 1, 1\)",
+    ),
+    "a parameter beside the layers": (lambda: Scaled(nn.Flatten(), nn.Linear(128, 4)), "^odd is a parameter of no"),
+    "a parameter added to a layer": (tempered, r"^1\.odd is a parameter of no layer"),
     "LSTM": (lambda: linear_after(nn.LSTM(4, 4), 4, 4), r"layer odd \(LSTM\)"),
 }
 

@@ -6,9 +6,6 @@ differ by less than rounding could change places, but none are that close here, 
 """
 
 import copy
-import logging
-import re
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -32,10 +29,8 @@ from feddst.engines import (
     ReferenceEngine,
     Reply,
     make_engine,
-    select,
     torch_client,
 )
-from feddst.engines.native import library
 from feddst.engines.native.chain import read_chain
 from feddst.engines.native.engine import NativeEngine
 from feddst.engines.native.library import ISA_VARIABLE
@@ -541,55 +536,14 @@ def test_a_chain_on_a_cpu_gets_the_native_engine_without_a_word(
     assert not caplog.records
 
 
-def flat(*layers: nn.Module) -> nn.Sequential:
-    return nn.Sequential(nn.Flatten(), nn.Linear(64, 4), *layers)
-
-
-OTHERS: dict[str, tuple[Callable[[], nn.Module], str]] = {
-    "a layer that is unknown": (lambda: flat(nn.Tanh()), r"layer 2 \(Tanh\)"),
-    "BatchNorm": (lambda: flat(nn.BatchNorm1d(4)), r"2\.running_mean"),
-    "BatchNorm that keeps nothing": (lambda: flat(nn.BatchNorm1d(4, track_running_stats=False)), "BatchNorm1d"),
-    "Softmax in the middle": (lambda: flat(nn.Softmax(dim=1), nn.Linear(4, 4)), "oftmax"),
-    "scores from several rows": (lambda: nn.Sequential(nn.Conv2d(1, 1, 7), nn.Flatten()), "score"),
-    "a very wide maximum": (
-        lambda: nn.Sequential(nn.Conv2d(1, 4, 1, padding=64), nn.MaxPool2d(130), nn.Flatten()),
-        "127",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", OTHERS)
-def test_other_modules_get_the_reference_engine_and_one_warning(
-    name: str, digits: Dataset, caplog: pytest.LogCaptureFixture
+def test_what_only_the_kernels_refuse_gets_the_reference_engine_and_one_warning(
+    digits: Dataset, caplog: pytest.LogCaptureFixture
 ) -> None:
-    make, reason = OTHERS[name]
-    with closing(make_engine(EngineConfig(workers=1), make(), digits)) as engine:
-        assert isinstance(engine, ReferenceEngine)
-    [record] = caplog.records
-    assert record.levelno == logging.WARNING
-    assert re.search(f"training with PyTorch: .*{reason}", record.getMessage())
-
-
-def test_without_kernels_there_is_the_reference_engine_and_the_reason(
-    module: nn.Module, digits: Dataset, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(select, "why_missing", lambda: "feddst was installed without its compiled kernels (why)")
-    with closing(make_engine(EngineConfig(workers=1), module, digits)) as engine:
+    with closing(make_engine(EngineConfig(workers=1), nn.Sequential(nn.Flatten(), nn.ReLU()), digits)) as engine:
         assert isinstance(engine, ReferenceEngine)
     assert [record.getMessage() for record in caplog.records] == [
-        "training with PyTorch: feddst was installed without its compiled kernels (why)"
+        "training with PyTorch: the kernels refuse this network: no layer has weights"
     ]
-
-
-def test_a_missing_module_is_reported_with_its_import_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    library.why_missing.cache_clear()
-    monkeypatch.setitem(sys.modules, "feddst._native", None)
-    try:
-        assert "without its compiled kernels (" in library.why_missing()
-    finally:
-        library.why_missing.cache_clear()
-    monkeypatch.undo()
-    assert library.why_missing() == ""
 
 
 def test_the_instruction_set_can_be_forced(isa: str, module: nn.Module, digits: Dataset) -> None:

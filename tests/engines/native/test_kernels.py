@@ -1,8 +1,8 @@
 """The compiled kernels against PyTorch in float64: scores, gradients and SGD steps of single layers and of chains.
 
 Numbers come in two kinds. Real ones are drawn until no ReLU and no maximum has to decide between numbers that are
-nearly the same, because rounding may decide otherwise. Whole ones keep every sum before the last decision exact in
-float32: they tie all the time, and each tie must be broken as PyTorch breaks it.
+nearly the same, because rounding may decide otherwise. Whole ones, in all layers but the last, keep every sum before
+the last decision exact in float32: they tie all the time, and each tie must be broken as PyTorch breaks it.
 """
 
 import math
@@ -190,21 +190,24 @@ class Numbers:
 
 
 def draw_numbers(case: Case, draws: np.random.Generator) -> Numbers:
-    def drawn(shape: tuple[int, ...], size: float) -> Floats:
-        if case.whole:
+    last = len(case.densities) - 1
+
+    def drawn(layer: int, shape: tuple[int, ...], size: float) -> Floats:
+        if case.whole and layer < last:
             return draws.integers(-1, 2, shape).astype(np.float32)
         return (draws.standard_normal(shape) * size).astype(np.float32)
 
     masks: list[NDArray[np.uint8] | None] = []
     weights: Arrays = []
-    for shape, density in zip(case.weight_shapes, case.densities, strict=True):
+    for i, (shape, density) in enumerate(zip(case.weight_shapes, case.densities, strict=True)):
         mask = None if density is None else (draws.random(shape) < density).astype(np.uint8)
         active = max(1.0, math.prod(shape[1:]) * (1.0 if density is None else density))
-        weight = drawn(shape, 1.4 / math.sqrt(active))
+        weight = drawn(i, shape, 1.4 / math.sqrt(active))
         masks.append(mask)
         weights.append(weight if mask is None else weight * mask)
     biases: Arrays = [
-        drawn((shape[0],), 0.3) if bias else None for shape, bias in zip(case.weight_shapes, case.biased, strict=True)
+        drawn(i, (shape[0],), 0.3) if bias else None
+        for i, (shape, bias) in enumerate(zip(case.weight_shapes, case.biased, strict=True))
     ]
     inputs = draws.integers(-2, 3, (case.images, *case.shape)).astype(np.float32)
     if not case.whole:
@@ -383,7 +386,8 @@ def chains(draw: st.DrawFn, shape: Shape, *, whole: bool) -> tuple[Description, 
             if draw(st.booleans()):
                 layers.append(RELU)
         layers.append(linear(draw(st.integers(1, 20)), draw(st.booleans())))
-    return (*layers, *draw(st.sampled_from([(), (), (RELU,), (SOFTMAX,)])))
+    # The last weights of whole numbers are real ones, so that gradients do not cancel; no decision may come after them.
+    return (*layers, *draw(st.sampled_from([(), (), (SOFTMAX,) if whole else (RELU,), (SOFTMAX,)])))
 
 
 @st.composite
@@ -397,13 +401,13 @@ def cases(draw: st.DrawFn, *, whole: bool = False) -> Case:
 
 
 @given(cases(), st.sampled_from([1.0, 1.0, 0.5, 200.0]))
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=100)
 def test_chains_have_the_scores_and_gradients_that_torch_has(case: Case, temperature: float) -> None:
     check(case, temperature)
 
 
 @given(cases(whole=True))
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=100)
 def test_ties_are_broken_as_torch_breaks_them(case: Case) -> None:
     check(case)
 
@@ -574,7 +578,7 @@ def steps_of_torch(
 
 
 @given(plans())
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=80)
 def test_training_is_sgd_with_momentum_decay_and_proximal_term_on_active_weights(plan: Plan) -> None:
     case, layers = plan.case, len(plan.case.biased)
     numbers = numbers_of(case, lambda oracle, numbers: steps_of_torch(oracle, numbers, plan))

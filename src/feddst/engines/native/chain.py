@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from feddst._native import Description
 
 _POINT = (1, 1, 1, 1, 0, 0)
+_WIDEST_MAXIMUM = 127
 
 
 class UnsupportedModelError(Exception):
@@ -45,13 +46,18 @@ def read_chain(module: nn.Module, shape: tuple[int, ...]) -> Chain:
         raise UnsupportedModelError(f"inputs of shape {tuple(shape)} are neither images nor vectors")
     layers: list[Description] = []
     owners: list[tuple[str, nn.Conv2d | nn.Linear]] = []
-    x = torch.zeros(1, *shape)
+    x = scores = torch.zeros(1, *shape)
+    last = ""
     for name, layer in _leaves(module, ""):
         description = _describe(name, layer, x)
         if description is not None:
+            if layers and layers[-1][0] == "softmax":
+                raise UnsupportedModelError(f"{_called(name, layer)} follows a Softmax, which must come last")
             layers.append(description)
             with torch.no_grad():
                 x = layer(x)
+            if description[0] not in ("relu", "softmax"):
+                last, scores = _called(name, layer), x
         elif isinstance(layer, nn.Flatten):
             x = x.flatten(1)
         if isinstance(layer, nn.Conv2d | nn.Linear):
@@ -59,10 +65,14 @@ def read_chain(module: nn.Module, shape: tuple[int, ...]) -> Chain:
                 if one.weight is layer.weight or (layer.bias is not None and one.bias is layer.bias):
                     raise UnsupportedModelError(f"{_called(name, layer)} shares its weights with layer {other}")
             owners.append((name, layer))
+    if last and (x.dim() != 2 or scores.shape[2:].numel() != 1):
+        raise UnsupportedModelError(f"{last} gives scores of shape {tuple(scores.shape[1:])}, not one row of them")
     weights = tuple(f"{name}.weight" if name else "weight" for name, _ in owners)
     biases = tuple(_bias_name(name) if layer.bias is not None else None for name, layer in owners)
     chain = Chain((*shape, 1, 1)[:3], tuple(layers), weights, biases)  # type: ignore[arg-type]
-    assert sorted(chain.names) == sorted(dict(module.named_parameters()))
+    for name, _ in module.named_parameters():
+        if name not in chain.names:
+            raise UnsupportedModelError(f"{name} is a parameter of no layer that the kernels know")
     return chain
 
 
@@ -144,6 +154,10 @@ def _max_pool(name: str, layer: nn.MaxPool2d) -> "Description":
     _refuse(name, layer, return_indices=False, ceil_mode=False)
     if _pair(layer.dilation) != (1, 1):
         raise UnsupportedModelError(f"{_called(name, layer)} has dilation={layer.dilation}")
+    if max(_pair(layer.kernel_size)) > _WIDEST_MAXIMUM:
+        raise UnsupportedModelError(
+            f"{_called(name, layer)} has kernel_size={layer.kernel_size}, more than {_WIDEST_MAXIMUM} rows or columns"
+        )
     window = (*_pair(layer.kernel_size), *_pair(layer.stride), *_pair(layer.padding))
     return "max_pool", 0, window, False, True
 

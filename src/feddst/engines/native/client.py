@@ -1,5 +1,6 @@
 """One client's round through the compiled kernels."""
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -26,16 +27,18 @@ class Structures:
         self._chain = chain
         self._network = network
         self._last: tuple[Masks, _native.Structure] | None = None
+        self._lock = threading.Lock()
 
-    def of(self, masks: Masks, *, shared: bool = False) -> _native.Structure:
-        """The structure for these masks; `shared` says that others will ask for the same ones."""
-        last = self._last
-        if last is not None and _equal(last[0], masks):
-            return last[1]
-        structure = _native.Structure(self._network, [self._bytes(masks, name) for name in self._chain.weights])
-        if shared:
-            self._last = (masks, structure)
-        return structure
+    def shared(self, masks: Masks) -> _native.Structure:
+        """The structure for masks that others will ask for too."""
+        with self._lock:
+            if self._last is None or not _equal(self._last[0], masks):
+                self._last = masks, self.of(masks)
+            return self._last[1]
+
+    def of(self, masks: Masks) -> _native.Structure:
+        """A structure for masks of a client's own."""
+        return _native.Structure(self._network, [self._bytes(masks, name) for name in self._chain.weights])
 
     @staticmethod
     def _bytes(masks: Masks, name: str) -> NDArray[np.uint8] | None:
@@ -146,13 +149,14 @@ class NativeClient(Client):
 def train_client(bench: Workbench, job: Job) -> Outcome:
     """Carry out one job."""
     begun = beginning(bench.module, job)
+    structures = bench.structures
     client = NativeClient(
         job=begun.job,
         masks=begun.masks,
         params={},
         velocity={},
         bench=bench,
-        structure=bench.structures.of(begun.masks, shared=begun.masks is job.broadcast.masks),
+        structure=(structures.of if job.work.ticket is not None else structures.shared)(begun.masks),
         received={name: begun.weights[name].contiguous() for name in bench.chain.names},
     )
     client.begin()

@@ -34,6 +34,7 @@ class NativeEngine:
         self._network = _native.Network(chain.shape, chain.layers)
         self._structures = Structures(chain, self._network)
         self._own = threading.local()
+        self._sessions: list[_native.Session] = []
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="feddst-native", initializer=self._settle_in)
 
     def train(self, assignments: Sequence[Assignment]) -> Iterator[tuple[int, Reply]]:
@@ -46,11 +47,14 @@ class NativeEngine:
         return [joined([chunk.result() for chunk in chunks]) for chunks in pending]
 
     def close(self) -> None:
+        for session in self._sessions:
+            session.stop()
         self._threads.shutdown(cancel_futures=True)
 
     def _settle_in(self) -> None:
         torch.set_num_threads(1)
         session = _native.Session(self._network, self._isa)
+        self._sessions.append(session)
         self._own.bench = Workbench(self._chain, self._structures, session, copy.deepcopy(self._module))
 
     def _answer(self, parcels: "_Parcels", assignment: Assignment) -> Reply:

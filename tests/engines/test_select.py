@@ -1,0 +1,90 @@
+"""Which engine a run gets where the kernels cannot carry it out; none of this needs them."""
+
+import logging
+import re
+import sys
+from collections.abc import Callable
+from contextlib import closing
+
+import pytest
+from torch import nn
+
+import feddst
+from feddst.data import Dataset
+from feddst.engines import EngineConfig, ReferenceEngine, make_engine, select
+from feddst.engines.native import library
+from feddst.experiment import RunConfig
+from feddst.options import updated
+
+MISSING = "feddst was installed without its compiled kernels (why)"
+
+
+def flat(*layers: nn.Module) -> nn.Sequential:
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 4), *layers)
+
+
+OTHERS: dict[str, tuple[Callable[[], nn.Module], str]] = {
+    "a layer that is unknown": (lambda: flat(nn.Tanh()), r"layer 2 \(Tanh\)"),
+    "BatchNorm": (lambda: flat(nn.BatchNorm1d(4)), r"2\.running_mean"),
+    "BatchNorm that keeps nothing": (lambda: flat(nn.BatchNorm1d(4, track_running_stats=False)), "BatchNorm1d"),
+    "Softmax in the middle": (
+        lambda: flat(nn.Softmax(dim=1), nn.Linear(4, 4)),
+        r"layer 3 \(Linear\) follows a Softmax",
+    ),
+    "scores from several rows": (
+        lambda: nn.Sequential(nn.Conv2d(1, 1, 7), nn.Flatten()),
+        r"layer 0 \(Conv2d\) gives scores",
+    ),
+    "a very wide maximum": (
+        lambda: nn.Sequential(nn.Conv2d(1, 4, 1, padding=64), nn.MaxPool2d(130), nn.Flatten()),
+        r"layer 1 \(MaxPool2d\) .*127",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_modules_get_the_reference_engine_and_one_warning(
+    name: str, dataset: Dataset, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(select, "why_missing", lambda: "")
+    make, reason = OTHERS[name]
+    with closing(make_engine(EngineConfig(workers=1), make(), dataset)) as engine:
+        assert isinstance(engine, ReferenceEngine)
+    [record] = caplog.records
+    assert record.levelno == logging.WARNING
+    assert re.search(f"training with PyTorch: .*{reason}", record.getMessage())
+
+
+def test_without_kernels_there_is_the_reference_engine_and_the_reason(
+    module: nn.Module, dataset: Dataset, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(select, "why_missing", lambda: MISSING)
+    with closing(make_engine(EngineConfig(workers=1), module, dataset)) as engine:
+        assert isinstance(engine, ReferenceEngine)
+    assert [record.getMessage() for record in caplog.records] == [f"training with PyTorch: {MISSING}"]
+
+
+def test_without_kernels_a_run_goes_to_its_end_with_one_warning(
+    module: nn.Module, dataset: Dataset, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("feddst.engines.select.why_missing", lambda: MISSING)
+    small = {"rounds": 2, "data.clients": 4, "data.classes_per_client": 2, "data.images_per_class": 5}
+    small |= {"cohort.size": 2, "local.epochs": 1, "engine.workers": 1}
+    result = feddst.run(updated(RunConfig(), small), model=module, data=dataset)
+    assert result.finished
+    assert result.summary.rounds == 2
+    assert [(record.levelno, record.getMessage()) for record in caplog.records] == [
+        (logging.WARNING, f"training with PyTorch: {MISSING}")
+    ]
+
+
+def test_a_missing_module_is_reported_with_its_import_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = library.why_missing()
+    library.why_missing.cache_clear()
+    monkeypatch.setitem(sys.modules, "feddst._native", None)
+    try:
+        assert "without its compiled kernels (" in library.why_missing()
+    finally:
+        library.why_missing.cache_clear()
+    monkeypatch.undo()
+    assert library.why_missing() == usual
