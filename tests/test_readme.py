@@ -67,3 +67,26 @@ def test_the_comparison_of_all_methods() -> None:
         [line] = [line for line in page.splitlines() if re.match(rf"\| {re.escape(curve['label'])} +\| +[\d.]+", line)]
         assert re.match(rf"\| {re.escape(curve['label'])} +\| +{best:.1f}", line)
         assert f"| {curve['upload_bytes'][-1] / 2**20:.1f} |" in re.sub(" +", " ", line)
+
+
+def test_the_seconds_of_a_round() -> None:
+    record = json.loads((ROOT / "results/cpu-bench.json").read_text())
+    rows = [row for row in record["rounds"] if row["job"] == "mnist"]
+    pytorch = next(row["ordinary"]["median"] for row in rows if row["runner"] == "PyTorch")
+    assert f"a process on each core | {pytorch:.3f} | 1 |" in README
+    for level, name in {0.0: "dense", 0.8: "S = 0.8 (ERK)", 0.95: "S = 0.95 (ERK)"}.items():
+        case = {"level": level, "distribution": "erk"}
+        ours = next(row for row in rows if row["runner"] == "native" and row["case"] == case)
+        median = ours["ordinary"]["median"]
+        assert f"| feddst, {name} | {median:.3f} | {pytorch / median:.1f} |" in README
+        if level == 0.8:
+            assert f"takes {ours['readjusting']['median']:.3f} s at S = 0.8" in README
+            assert f"it is {ours['speedup']:.1f} times as fast" in README
+
+
+def test_the_seconds_of_others() -> None:
+    record = json.loads((ROOT / "results/peers-bench.json").read_text())
+    medians = {runner["name"]: f"{runner['median']:.2f} s" for runner in record["runners"]}
+    text = README.replace("\n", " ")
+    assert f"Flower's simulation takes {medians['Flower simulation']} for the same" in text
+    assert f"FedLab {medians['FedLab']}, pfl-research {medians['pfl-research']}" in text
