@@ -104,7 +104,7 @@ struct SparseLinearBackward {
     Features input;
     Features gradient;        // of the output
     Features input_gradient;  // may be the input's own memory; data is null if nobody wants it
-    const std::int32_t* order;  // the inputs as they are gone through: equally many weights after equally many
+    const std::int32_t* order;  // the inputs as they are gone through: in a tile, equally many weights after equally many
     const std::int32_t* start;  // weights of the k-th of them are start[k] to start[k + 1]
     const std::int32_t* output;
     const float* weight;

@@ -70,7 +70,7 @@ void for_connections(const std::vector<std::int32_t>& found, std::int32_t inputs
     }
 }
 
-// Values by input, then output; inputs by rising number of values.
+// Values by tile, input, then output; a tile's inputs by rising number of values.
 void build_sparse_linear(const Layer& layer, const std::uint8_t* mask, LayerStructure& s) {
     const std::int32_t inputs = layer.input.size();
     const std::vector<std::int32_t> found = places(mask, s.size);
@@ -78,8 +78,9 @@ void build_sparse_linear(const Layer& layer, const std::uint8_t* mask, LayerStru
     for_connections(found, inputs, [&](std::int32_t i, std::int32_t, std::int32_t) { ++counts[i]; });
     s.order.resize(inputs);
     std::iota(s.order.begin(), s.order.end(), 0);
-    std::stable_sort(s.order.begin(), s.order.end(),
-                     [&](std::int32_t a, std::int32_t b) { return counts[a] < counts[b]; });
+    for (std::int32_t tile = 0; tile < inputs; tile += kInputTile)
+        std::stable_sort(s.order.begin() + tile, s.order.begin() + std::min(tile + kInputTile, inputs),
+                         [&](std::int32_t a, std::int32_t b) { return counts[a] < counts[b]; });
     s.start.assign(1, 0);
     for (std::int32_t i : s.order) {
         next[i] = s.start.back();

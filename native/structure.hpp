@@ -18,7 +18,7 @@ struct LayerStructure {
     std::int64_t size;                    // of the whole weight tensor
     std::vector<std::int32_t> position;   // of each value that is held: its place in the weight tensor
     std::vector<float> mask;              // dense: 1 where a value is active; empty if all are
-    // sparse linear: inputs by rising number of values; those of order[k] are start[k] to start[k + 1]
+    // sparse linear: each tile's inputs by rising number of values; those of order[k] are start[k] to start[k + 1]
     // sparse convolution: values of output plane p are start[p] to start[p + 1]
     std::vector<std::int32_t> order, start;
     std::vector<std::int32_t> output;     // sparse linear: the output of each value
