@@ -71,7 +71,6 @@ class Reporter:
         self._display: Display | None = None
         self._pace = Pace(RunConfig())
         self._evaluated: Row | None = None
-        self._round = 1
         self._turn: Turn | None = None
         interruption.announce = self._announce
 
@@ -95,7 +94,6 @@ class Reporter:
         for run in runs:
             say(describe_network(run))
             self._pace = Pace(run.config)
-            self._round = run.state.round
             self._evaluated = next((row for row in reversed(run.rows) if row.accuracy is not None), None)
             self._display = make_display()
             self._interruption.in_rounds = True
@@ -103,7 +101,6 @@ class Reporter:
     def row(self, run: Run, row: Row) -> None:
         assert self._display is not None
         self._pace.add(row)
-        self._round = row.round + 1
         self._evaluated = row if row.accuracy is not None else self._evaluated
         self._display.show(self._pace, row, self._evaluated)
         if run.stopped_by:
@@ -115,7 +112,7 @@ class Reporter:
         return self._interruption.asked
 
     def _announce(self) -> None:
-        say(f"finishing round {self._round}; press Ctrl-C again to stop at once")
+        say("finishing this round; press Ctrl-C again to stop at once")
 
     def _close(self) -> None:
         self._interruption.in_rounds = False
