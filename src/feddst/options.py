@@ -200,6 +200,17 @@ def validate(config: Any) -> None:
         opt.check(values[opt.name])
 
 
+def check_list(name: str, values: Iterable[Any]) -> None:
+    """Raise `OptionError` if a list has nothing in it, or something twice."""
+    seen: list[Any] = []
+    for value in values:
+        if value in seen:
+            raise OptionError(f"{name} names {value} twice")
+        seen.append(value)
+    if not seen:
+        raise OptionError(f"{name} must not be empty")
+
+
 def hint(word: Any, known: Iterable[Any]) -> str:
     """`; did you mean 'x'?` for the nearest known word, or nothing."""
     near = difflib.get_close_matches(str(word), [str(k) for k in known], n=1, cutoff=0.5)

@@ -17,7 +17,7 @@ from feddst.bench.timing import one_thread
 from feddst.engines.native.library import chosen_isa, why_missing
 from feddst.engines.select import cores
 from feddst.errors import OptionError
-from feddst.options import option
+from feddst.options import check_list, option
 from feddst.protocol.keys import LARGEST_SEED
 
 Tell = Callable[[str], None]
@@ -55,12 +55,7 @@ class CpuBench:
     def check(self) -> None:
         """Raise `OptionError` if there is nothing to measure, or nothing to measure it with."""
         for name in ("jobs", "sparsities", "parts"):
-            values = getattr(self, name)
-            if not values:
-                raise OptionError(f"{name} must not be empty")
-            for value in values:
-                if values.count(value) > 1:
-                    raise OptionError(f"{name} names {value} twice")
+            check_list(name, getattr(self, name))
         if why_missing():
             raise OptionError(f"bench cpu measures compiled kernels, but {why_missing()}")
         chosen_isa()

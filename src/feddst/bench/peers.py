@@ -20,9 +20,8 @@ from feddst.bench.peers_runners import (
 )
 from feddst.bench.tables import Table
 from feddst.engines.select import cores
-from feddst.errors import OptionError
 from feddst.experiment.wording import counted
-from feddst.options import option
+from feddst.options import check_list, option
 from feddst.protocol.keys import LARGEST_SEED
 
 Tell = Callable[[str], None]
@@ -53,11 +52,7 @@ class PeersBench:
 
     def check(self) -> None:
         """Raise `OptionError` if the sparsities make no list to measure."""
-        if not self.levels:
-            raise OptionError("levels must not be empty")
-        for level in self.levels:
-            if self.levels.count(level) > 1:
-                raise OptionError(f"levels names {level} twice")
+        check_list("levels", self.levels)
 
 
 @dataclass(frozen=True)

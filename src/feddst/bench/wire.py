@@ -10,8 +10,7 @@ from feddst.bench.timing import one_thread
 from feddst.bench.wire_masks import DifferenceRow, MaskRow, difference_row, mask_row
 from feddst.bench.wire_updates import NetworkName, exchange
 from feddst.bench.wire_values import CopyRow, ValueRow, copy_row, value_row, value_rows
-from feddst.errors import OptionError
-from feddst.options import option
+from feddst.options import check_list, option
 from feddst.protocol.keys import LARGEST_SEED
 
 Tell = Callable[[str], None]
@@ -36,12 +35,7 @@ class WireBench:
     def check(self) -> None:
         """Raise `OptionError` if there is nothing to measure."""
         for name in ("networks", "levels", "alphas"):
-            values = getattr(self, name)
-            if not values:
-                raise OptionError(f"{name} must not be empty")
-            for value in values:
-                if values.count(value) > 1:
-                    raise OptionError(f"{name} names {value} twice")
+            check_list(name, getattr(self, name))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 from feddst.errors import OptionError
 from feddst.experiment.config import RunConfig, method_named, refuse_ineffective
 from feddst.experiment.metrics import GIB, Accounting, Row, best_under
-from feddst.options import Option, hint, option, options_of, updated
+from feddst.options import Option, check_list, hint, option, options_of, updated
 from feddst.protocol.keys import LARGEST_SEED
 
 _PER_RUN = ("method", "seed")
@@ -59,12 +59,9 @@ class CompareConfig:
         values = {"methods": self.methods, "seeds": self.seeds, "caps": self.caps}
         for opt in _own_options():
             opt.check(values[opt.name])
-        for name in ("methods", "seeds"):
-            if not values[name]:
-                raise OptionError(f"{name} must not be empty")
         entries = self.entries()
-        _refuse_twice("methods", [entry.directory for entry in entries])
-        _refuse_twice("seeds", self.seeds)
+        check_list("methods", [entry.directory for entry in entries])
+        check_list("seeds", self.seeds)
         for entry in entries:
             entry.config(self.base, self.seeds[0]).check()
 
@@ -158,11 +155,3 @@ def parse_entry(text: str) -> Entry:
 
 def _own_options() -> list[Option]:
     return [opt for opt in options_of(CompareConfig) if not opt.name.startswith("base.")]
-
-
-def _refuse_twice(name: str, values: Any) -> None:
-    seen = set()
-    for value in values:
-        if value in seen:
-            raise OptionError(f"{name} names {value} twice")
-        seen.add(value)
