@@ -23,11 +23,8 @@ from feddst.bench.rivals.job import Client, Training
 from feddst.bench.timing import Timing
 from feddst.bench.wire_updates import NetworkName
 from feddst.data import DataConfig, Federation, federate
-from feddst.engines.native.library import why_missing
 from feddst.errors import OptionError
 from feddst.protocol import count_active
-
-needs_kernels = pytest.mark.skipif(bool(why_missing()), reason=why_missing())
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +49,6 @@ class Rival:
         return 0.5
 
 
-@needs_kernels
 def test_a_small_bench(mnist: CpuJob, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("feddst.bench.cpu_rounds.TorchProcesses", Rival)
     monkeypatch.setattr("feddst.bench.cpu_arithmetic.SIZE", 64)
@@ -84,7 +80,6 @@ def test_a_small_bench(mnist: CpuJob, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [table.title for table in tables(record)] == ["Targets", "Rounds", "Arithmetic"]
 
 
-@needs_kernels
 def test_every_layer_is_timed_at_every_density(monkeypatch: pytest.MonkeyPatch) -> None:
     layers: list[tuple[NetworkName, str]] = [("mnist-cnn", "conv2"), ("mnist-cnn", "fc1")]
     monkeypatch.setattr(cpu_kernels, "DENSITIES", (0.1, 1.0))
@@ -102,7 +97,6 @@ def test_every_layer_is_timed_at_every_density(monkeypatch: pytest.MonkeyPatch) 
     assert [table.title for table in tables(record)] == ["Where kernels cross", "Kernels"]
 
 
-@needs_kernels
 def test_evaluation(mnist: CpuJob) -> None:
     small = replace(mnist, federation=_shortened(mnist))
     record = measure(CpuBench(sparsities=(0.9,), parts=("evaluation",), turns=1, workers=1), [small], lambda line: None)

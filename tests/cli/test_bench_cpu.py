@@ -7,11 +7,8 @@ from typing import Any
 
 import pytest
 
-from feddst.engines.native.library import why_missing
-
 Call = Callable[..., Any]
 
-needs_kernels = pytest.mark.skipif(bool(why_missing()), reason=why_missing())
 
 SMALL = (
     "bench cpu --jobs mnist --sparsities 0.9 --parts rounds,evaluation --turns 1 --rounds 1 --clients 2 --epochs 1 "
@@ -19,7 +16,6 @@ SMALL = (
 )
 
 
-@needs_kernels
 def test_a_bench_prints_tables_and_writes_both_files(
     feddst: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -43,7 +39,6 @@ def test_a_bench_prints_tables_and_writes_both_files(
         assert f"\n## {title}\n" in page
 
 
-@needs_kernels
 @pytest.mark.parametrize("place", ["out", "markdown"])
 def test_files_are_not_overwritten(feddst: Call, tmp_path: Path, place: str) -> None:
     (tmp_path / "mine").write_text("years of work")
@@ -58,7 +53,6 @@ def test_help(feddst: Call) -> None:
         assert any(f"{line} ".startswith(f"  --{option} ") for line in lines)
 
 
-@needs_kernels
 @pytest.mark.parametrize(
     ("line", "message"),
     [

@@ -80,7 +80,7 @@ TrainClient = Callable[[nn.Module, Job], Outcome]
 @pytest.fixture
 def native_client() -> TrainClient:
     """Carries out a job through the compiled kernels."""
-    _native = pytest.importorskip("feddst._native")
+    from feddst import _native
     from feddst.engines.native import client
     from feddst.engines.native.library import chosen_isa
 

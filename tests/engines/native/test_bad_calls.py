@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-pytest.importorskip("feddst._native")
-
 from feddst import _native
 
 Sides = tuple[int, int, int, int, int, int]

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 
+from feddst import _native
 from feddst.engines.native.chain import Chain, UnsupportedModelError, read_chain
 from feddst.models import ModelConfig, network
 from feddst.models.config import ModelName
@@ -19,7 +20,6 @@ IMAGES = (2, 8, 8)
 
 def scores(chain: Chain, module: nn.Module, inputs: Tensor) -> Tensor:
     """What the kernels make of a module's weights and some inputs."""
-    _native = pytest.importorskip("feddst._native")
     found = {name: value.detach().numpy() for name, value in module.named_parameters()}
     kernels = _native.Network(chain.shape, chain.layers)
     session = _native.Session(kernels, _native.supported()[0])

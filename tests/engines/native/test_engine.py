@@ -16,8 +16,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-pytest.importorskip("feddst._native")
-
 from feddst import _native
 from feddst.data import Dataset, federate
 from feddst.engines import (

@@ -19,8 +19,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
 
-pytest.importorskip("feddst._native")
-
 from feddst import _native
 from feddst.engines.native.chain import read_chain
 from feddst.models import ModelConfig, network
