@@ -8,8 +8,6 @@
 
 #define FEDDST_JOIN_(a, b) a##b
 #define FEDDST_JOIN(a, b) FEDDST_JOIN_(a, b)
-#define FEDDST_TEXT_(a) #a
-#define FEDDST_TEXT(a) FEDDST_TEXT_(a)
 #define INLINE inline __attribute__((always_inline))
 
 namespace feddst {
@@ -37,7 +35,6 @@ constexpr int kRegisters = 16;
 #include "elementwise.inc"
 
 const Kernels table = {
-    FEDDST_TEXT(FEDDST_ISA),
     kWidth,
     sparse_convolution,
     dense_convolution,

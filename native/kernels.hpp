@@ -48,8 +48,11 @@ struct SparseConvolution {
     const float* bias;  // one for each output plane, or null
 };
 
-// All weights of a convolution: weight[(block * sources * rows * columns + tap) * 4 + lane] belongs to the output plane
-// 4 * block + lane; taps count source, window row and window column in this order.
+// Output planes that share each load of a dense convolution.
+constexpr int kDensePlanes = 4;
+
+// All weights of a convolution: weight[(block * sources * rows * columns + tap) * kDensePlanes + lane] belongs to the
+// output plane kDensePlanes * block + lane; taps count source, window row and window column in this order.
 struct DenseConvolution {
     Map source;
     Map output;
@@ -166,7 +169,6 @@ struct Step {
 };
 
 struct Kernels {
-    const char* name;
     int width;  // floats in a vector
     void (*sparse_convolution)(const SparseConvolution&);
     void (*dense_convolution)(const DenseConvolution&);

@@ -10,8 +10,6 @@ namespace {
 constexpr double kDenseConvolution = 0.6;
 constexpr double kDenseLinear = 0.7;
 
-constexpr int kLanes = 4;  // output planes that the dense convolution takes together
-
 std::int64_t active(const std::uint8_t* mask, std::int64_t size) {
     return mask ? std::count_if(mask, mask + size, [](std::uint8_t m) { return m != 0; }) : size;
 }
@@ -161,8 +159,8 @@ void build_dense_convolution(const Layer& layer, LayerStructure& s) {
         const int window = t.row * g.columns + t.column;
         const int forward = t.plane * g.rows * g.columns + window, backward = t.output * g.rows * g.columns + window;
         s.tap.push_back(std::int32_t(tap_index(layer, position)));
-        s.forward_place.push_back((t.output / kLanes * g.taps() + forward) * kLanes + t.output % kLanes);
-        s.backward_place.push_back((t.plane / kLanes * backward_taps + backward) * kLanes + t.plane % kLanes);
+        s.forward_place.push_back((t.output / kDensePlanes * g.taps() + forward) * kDensePlanes + t.output % kDensePlanes);
+        s.backward_place.push_back((t.plane / kDensePlanes * backward_taps + backward) * kDensePlanes + t.plane % kDensePlanes);
     }
 }
 
@@ -204,6 +202,6 @@ std::int64_t tap_index(const Layer& layer, std::int64_t position) {
     return std::int64_t(t.output) * g.taps() + (t.plane * g.rows + t.row) * g.columns + t.column;
 }
 
-std::int64_t packed_size(int planes, int taps) { return std::int64_t(planes + kLanes - 1) / kLanes * kLanes * taps; }
+std::int64_t packed_size(int planes, int taps) { return std::int64_t(planes + kDensePlanes - 1) / kDensePlanes * kDensePlanes * taps; }
 
 }  // namespace feddst
