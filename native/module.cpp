@@ -112,7 +112,7 @@ std::vector<double> train(Session& session, const ConstFloats& inputs, const Int
         all += size;
     }
     expect(all == std::int64_t(order.size()), "the minibatches do not add up to the images");
-    expect(session.loaded(), "no weights are loaded");
+    expect(session.structure(), "no weights are loaded");
     nb::gil_scoped_release release;
     FlushDenormals flush;
     std::vector<double> losses;
@@ -131,7 +131,7 @@ void mean_gradient(Session& session, const ConstFloats& inputs, const Integers& 
     const Images images = checked(session.network(), inputs, labels, order);
     const auto to = addresses(session.network(), weights, false), bias = addresses(session.network(), biases, true);
     expect(order.size() > 0, "a gradient needs an image");
-    expect(session.loaded(), "no weights are loaded");
+    expect(session.structure(), "no weights are loaded");
     nb::gil_scoped_release release;
     FlushDenormals flush;
     session.mean_gradient(images, order.data(), std::int64_t(order.size()), temperature, to, bias);
@@ -141,11 +141,19 @@ void scores(Session& session, const ConstFloats& inputs, const Floats& outputs) 
     const std::int64_t images = std::int64_t(inputs.size()) / session.network().input().size();
     expect(images * session.network().input().size() == std::int64_t(inputs.size()), "the images do not fit the network");
     expect(images * session.network().outputs() == std::int64_t(outputs.size()), "the outputs do not fit the network");
-    expect(session.loaded(), "no weights are loaded");
+    expect(session.structure(), "no weights are loaded");
     float* to = outputs.data();
     nb::gil_scoped_release release;
     FlushDenormals flush;
     session.scores(inputs.data(), images, to);
+}
+
+nb::ndarray<nb::numpy, float, nb::ndim<1>> packed(const Session& session) {
+    expect(session.structure(), "no weights are loaded");
+    auto found = std::make_unique<std::vector<float>>(session.packed());
+    const nb::capsule owner(found.get(), [](void* floats) noexcept { delete static_cast<std::vector<float>*>(floats); });
+    std::vector<float>& floats = *found.release();
+    return {floats.data(), {floats.size()}, owner};
 }
 
 using MaybeConst = std::vector<std::optional<ConstFloats>>;
@@ -172,7 +180,21 @@ NB_MODULE(_native, m) {
             for (int w = 0; w < structure.network().weighted_count(); ++w)
                 dense.push_back(structure.layer(w).mode == Mode::dense);
             return dense;
+        })
+        .def_prop_ro("active", [](const Structure& structure) {
+            std::vector<std::int64_t> active;
+            for (int w = 0; w < structure.network().weighted_count(); ++w) active.push_back(structure.active(w));
+            return active;
         });
+    nb::class_<Weights>(m, "Weights")
+        .def(nb::new_([](std::shared_ptr<Structure> structure, const MaybeConst& weights, const MaybeConst& biases) {
+                 const Network& network = structure->network();
+                 return std::make_shared<Weights>(structure, addresses(network, weights, false),
+                                                  addresses(network, biases, true));
+             }),
+             nb::arg("structure"), nb::arg("weights"), nb::arg("biases"))
+        .def_prop_ro("structure",
+                     [](const Weights& weights) { return std::const_pointer_cast<Structure>(weights.structure()); });
     nb::class_<Session>(m, "Session")
         .def("__init__",
              [](Session* at, std::shared_ptr<Network> network, const std::string& isa) {
@@ -180,23 +202,21 @@ NB_MODULE(_native, m) {
              },
              nb::arg("network"), nb::arg("isa"))
         .def("load",
-             [](Session& session, std::shared_ptr<Structure> structure, const MaybeConst& weights,
-                const MaybeConst& biases) {
-                 expect(&structure->network() == &session.network(), "the structure is of another network");
-                 session.load(structure, addresses(session.network(), weights, false),
-                              addresses(session.network(), biases, true));
+             [](Session& session, const Weights& weights) {
+                 expect(&weights.structure()->network() == &session.network(), "the weights are of another network");
+                 session.load(weights);
              },
-             nb::arg("structure"), nb::arg("weights"), nb::arg("biases"))
+             nb::arg("weights"))
         .def("load_velocity",
              [](Session& session, const MaybeConst& weights, const MaybeConst& biases) {
-                 expect(session.loaded(), "no weights are loaded");
+                 expect(session.structure(), "no weights are loaded");
                  session.load_velocity(addresses(session.network(), weights, false),
                                        addresses(session.network(), biases, true));
              },
              nb::arg("weights"), nb::arg("biases"))
         .def("store",
              [](const Session& session, const MaybeFloats& weights, const MaybeFloats& biases, bool velocity) {
-                 expect(session.loaded(), "no weights are loaded");
+                 expect(session.structure(), "no weights are loaded");
                  session.store(addresses(session.network(), weights, false), addresses(session.network(), biases, true),
                                velocity);
              },
@@ -208,13 +228,13 @@ NB_MODULE(_native, m) {
                  session.set_trained(weights, biases);
              },
              nb::arg("weights"), nb::arg("biases"))
-        .def("load_anchor",
-             [](Session& session, const MaybeConst& weights, const MaybeConst& biases) {
-                 expect(session.loaded(), "no weights are loaded");
-                 session.load_anchor(addresses(session.network(), weights, false),
-                                     addresses(session.network(), biases, true));
+        .def("set_anchor",
+             [](Session& session, std::shared_ptr<Weights> anchor) {
+                 expect(anchor->structure().get() == session.structure(), "the anchor is of another structure");
+                 session.set_anchor(anchor);
              },
-             nb::arg("weights"), nb::arg("biases"))
+             nb::arg("anchor"))
+        .def("packed", &packed)
         .def("stop", &Session::stop)
         .def("train", &train, nb::arg("inputs"), nb::arg("labels"), nb::arg("order"), nb::arg("sizes"), nb::arg("rate"),
              nb::arg("momentum"), nb::arg("decay"), nb::arg("proximal"))

@@ -25,11 +25,22 @@ void transpose(const float* from, std::int64_t rows, std::int64_t columns, float
 
 }  // namespace
 
-void Numbers::resize(std::int64_t count) {
-    value.assign(count, 0.0f);
-    velocity.assign(count, 0.0f);
-    gradient.assign(count, 0.0f);
-    anchor.clear();
+Weights::Weights(std::shared_ptr<const Structure> structure, const std::vector<const float*>& weights,
+                 const std::vector<const float*>& biases)
+    : structure_(std::move(structure)) {
+    for (int w = 0; w < structure_->network().weighted_count(); ++w) {
+        const LayerStructure& s = structure_->layer(w);
+        const Layer& layer = structure_->network().weighted(w);
+        weights_.emplace_back(s.count());
+        gather(s.position, weights[w], weights_[w].data());
+        biases_.emplace_back(biases[w], biases[w] + (layer.op.bias ? layer.op.outputs : 0));
+    }
+}
+
+void Numbers::begin(const std::vector<float>& values) {
+    value = values;
+    velocity.assign(values.size(), 0.0f);
+    gradient.resize(values.size());
 }
 
 Session::Session(std::shared_ptr<const Network> network, const Kernels& kernels)
@@ -50,17 +61,16 @@ Session::Session(std::shared_ptr<const Network> network, const Kernels& kernels)
     while (tail_ < int(owner_.size()) && network_->layers()[tail_].op.kind != Kind::linear) ++tail_;
 }
 
-void Session::load(std::shared_ptr<const Structure> structure, const std::vector<const float*>& weights,
-                   const std::vector<const float*>& biases) {
+void Session::load(const Weights& weights) {
+    const std::shared_ptr<const Structure> structure = weights.structure();
     const bool other = structure != structure_;
+    anchor_ = nullptr;
     structure_ = nullptr;  // until all of it is there
     for (int w = 0; w < network_->weighted_count(); ++w) {
         const LayerStructure& s = structure->layer(w);
         const Layer& layer = network_->weighted(w);
-        weights_[w].resize(s.count());
-        gather(s.position, weights[w], weights_[w].value.data());
-        biases_[w].resize(layer.op.bias ? layer.op.outputs : 0);
-        if (layer.op.bias) std::copy_n(biases[w], layer.op.outputs, biases_[w].value.begin());
+        weights_[w].begin(weights.weights(w));
+        biases_[w].begin(weights.biases(w));
         if (!other) continue;
         const bool convolution = layer.op.kind == Kind::convolution, sparse = s.mode == Mode::sparse;
         const Geometry& g = layer.geometry;
@@ -71,8 +81,8 @@ void Session::load(std::shared_ptr<const Structure> structure, const std::vector
         if (convolution && !sparse) forward_[w].resize(packed_size(layer.op.outputs, g.taps()));
         if (convolution && !layer.first) backward_[w].resize(sparse ? s.count() : packed_size(g.planes, back_taps));
     }
-    structure_ = std::move(structure);
-    pack();
+    structure_ = structure;
+    lay_out();
 }
 
 void Session::load_velocity(const std::vector<const float*>& weights, const std::vector<const float*>& biases) {
@@ -92,18 +102,26 @@ void Session::store(const std::vector<float*>& weights, const std::vector<float*
     }
 }
 
+std::vector<float> Session::packed() const {
+    std::vector<float> found;
+    for (int w = 0; w < network_->weighted_count(); ++w) {
+        const LayerStructure& s = structure_->layer(w);
+        const std::vector<float>&value = weights_[w].value, &bias = biases_[w].value;
+        const std::size_t begin = found.size();
+        found.resize(begin + structure_->active(w));
+        if (s.rising.empty())
+            std::copy_n(value.begin(), found.size() - begin, found.begin() + begin);
+        else
+            gather(s.rising, value.data(), found.data() + begin);
+        found.insert(found.end(), bias.begin(), bias.end());
+    }
+    return found;
+}
+
 void Session::set_trained(const std::vector<bool>& weights, const std::vector<bool>& biases) {
     for (int w = 0; w < network_->weighted_count(); ++w) {
         weights_[w].trained = weights[w];
         biases_[w].trained = biases[w];
-    }
-}
-
-void Session::load_anchor(const std::vector<const float*>& weights, const std::vector<const float*>& biases) {
-    for (int w = 0; w < network_->weighted_count(); ++w) {
-        weights_[w].anchor.resize(weights_[w].value.size());
-        gather(structure_->layer(w).position, weights[w], weights_[w].anchor.data());
-        biases_[w].anchor.assign(biases[w], biases[w] + biases_[w].value.size());
     }
 }
 
@@ -115,7 +133,7 @@ Workspace& Session::workspace_for(std::int64_t images) {
 }
 
 // The values of convolutions once more, in the orders in which other kernels read them.
-void Session::pack() {
+void Session::lay_out() {
     for (int w = 0; w < network_->weighted_count(); ++w) {
         const LayerStructure& s = structure_->layer(w);
         const Layer& layer = network_->weighted(w);
@@ -208,17 +226,18 @@ double Session::step(const Images& images, const std::int64_t* order, int count,
         else if (convolution)
             gather(s.tap, whole_[w].data(), numbers.gradient.data());
         const bool apart = !convolution && s.mode == Mode::dense;
-        move(numbers, apart ? whole_[w].data() : numbers.gradient.data(), s.mask, rates);
-        move(biases_[w], biases_[w].gradient.data(), {}, rates);
+        move(numbers, apart ? whole_[w].data() : numbers.gradient.data(), anchor_ ? &anchor_->weights(w) : nullptr,
+             s.mask, rates);
+        move(biases_[w], biases_[w].gradient.data(), anchor_ ? &anchor_->biases(w) : nullptr, {}, rates);
     }
-    pack();
+    lay_out();
     return sum;
 }
 
-void Session::move(Numbers& numbers, const float* gradient, const std::vector<float>& mask, const Rates& rates) const {
+void Session::move(Numbers& numbers, const float* gradient, const std::vector<float>* anchor,
+                   const std::vector<float>& mask, const Rates& rates) const {
     if (!numbers.trained) return;
-    const float* anchor = rates.proximal != 0.0f && !numbers.anchor.empty() ? numbers.anchor.data() : nullptr;
-    kernels_.step({numbers.value.data(), numbers.velocity.data(), gradient, anchor,
+    kernels_.step({numbers.value.data(), numbers.velocity.data(), gradient, anchor ? anchor->data() : nullptr,
                    mask.empty() ? nullptr : mask.data(), std::int64_t(numbers.value.size()), rates.rate, rates.momentum,
                    rates.decay, rates.proximal});
 }

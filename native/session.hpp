@@ -23,12 +23,28 @@ struct Images {
     const std::int64_t* labels;
 };
 
+// A model's weights in the order of a structure. Never change, so that any number of sessions can begin with them. A
+// bias may be null where there is none.
+class Weights {
+public:
+    Weights(std::shared_ptr<const Structure> structure, const std::vector<const float*>& weights,
+            const std::vector<const float*>& biases);
+
+    const std::shared_ptr<const Structure>& structure() const { return structure_; }
+    const std::vector<float>& weights(int weighted) const { return weights_[weighted]; }
+    const std::vector<float>& biases(int weighted) const { return biases_[weighted]; }
+
+private:
+    std::shared_ptr<const Structure> structure_;
+    std::vector<std::vector<float>> weights_, biases_;
+};
+
 // One weight or bias tensor of a session, as far as it is held.
 struct Numbers {
-    std::vector<float> value, velocity, gradient, anchor;
+    std::vector<float> value, velocity, gradient;
     bool trained = true;
 
-    void resize(std::int64_t count);
+    void begin(const std::vector<float>& values);
 };
 
 // What a block of images needs on its way through one layer.
@@ -62,15 +78,17 @@ class Session {
 public:
     Session(std::shared_ptr<const Network> network, const Kernels& kernels);
 
-    // Take these weights; momentum begins at zero. A bias may be null where there is none.
-    void load(std::shared_ptr<const Structure> structure, const std::vector<const float*>& weights,
-              const std::vector<const float*>& biases);
+    // Take these weights; momentum begins at zero, and nothing pulls.
+    void load(const Weights& weights);
     void load_velocity(const std::vector<const float*>& weights, const std::vector<const float*>& biases);
     void store(const std::vector<float*>& weights, const std::vector<float*>& biases, bool velocity) const;
+
+    // For each layer its active weights by rising place, then its biases.
+    std::vector<float> packed() const;
     void set_trained(const std::vector<bool>& weights, const std::vector<bool>& biases);
 
-    // The weights that a proximal term pulls to.
-    void load_anchor(const std::vector<const float*>& weights, const std::vector<const float*>& biases);
+    // The weights that a proximal term pulls to, of the same structure.
+    void set_anchor(std::shared_ptr<const Weights> anchor) { anchor_ = std::move(anchor); }
 
     // One step on the images at `order`; returns the sum of their losses before it.
     double step(const Images& images, const std::int64_t* order, int count, const Rates& rates);
@@ -83,7 +101,7 @@ public:
     void scores(const float* pixels, std::int64_t count, float* outputs);
 
     const Network& network() const { return *network_; }
-    bool loaded() const { return structure_ != nullptr; }
+    const Structure* structure() const { return structure_.get(); }
 
     // Have whatever is going on leave off at the next opportunity; for another thread to call.
     void stop() { stopped_ = true; }
@@ -103,7 +121,7 @@ private:
     void for_relaid_rows(const Layer& layer, const Map& input, const Map& source, Action action) const;
     MaxPool max_pool(Workspace& space, int layer, int slice, const Map& source, const Map& output) const;
 
-    void pack();
+    void lay_out();
     void take_in(Workspace& space, const float* pixels, const std::int64_t* order, int count) const;
     void forward(Workspace& space, bool training);
     void backward(Workspace& space, bool whole);
@@ -118,10 +136,12 @@ private:
     double losses(Workspace& space, const std::int64_t* labels, const std::int64_t* order, int count, float share,
                   float temperature) const;
     double pass(const Images& images, const std::int64_t* order, std::int64_t count, float temperature, bool whole);
-    void move(Numbers& numbers, const float* gradient, const std::vector<float>& mask, const Rates& rates) const;
+    void move(Numbers& numbers, const float* gradient, const std::vector<float>* anchor, const std::vector<float>& mask,
+              const Rates& rates) const;
 
     std::shared_ptr<const Network> network_;
     std::shared_ptr<const Structure> structure_;
+    std::shared_ptr<const Weights> anchor_;
     const Kernels& kernels_;
     std::vector<Numbers> weights_, biases_;
     std::vector<std::vector<float>> forward_, backward_;  // convolutions' values as other kernels read them

@@ -93,6 +93,16 @@ void build_sparse_linear(const Layer& layer, const std::uint8_t* mask, LayerStru
     build_tiles(layer, s);
 }
 
+// The active values by the places that they have in the weight tensor.
+void build_rising(LayerStructure& s) {
+    if (s.mask.empty() && std::is_sorted(s.position.begin(), s.position.end())) return;
+    std::vector<std::int32_t> value_at(s.size, -1);
+    for (std::size_t i = 0; i < s.position.size(); ++i)
+        if (s.mask.empty() || s.mask[i] != 0.0f) value_at[s.position[i]] = std::int32_t(i);
+    for (std::int32_t value : value_at)
+        if (value >= 0) s.rising.push_back(value);
+}
+
 // All values by input, then output.
 void build_dense_linear(const Layer& layer, LayerStructure& s) {
     const std::int32_t inputs = layer.input.size();
@@ -184,6 +194,7 @@ LayerStructure build(const Layer& layer, const std::uint8_t* mask, const Mode* m
         build_dense_linear(layer, s);
     if (s.mode == Mode::dense && mask && active(mask, s.size) < s.size)
         for (std::int32_t position : s.position) s.mask.push_back(mask[position] ? 1.0f : 0.0f);
+    build_rising(s);
     return s;
 }
 
@@ -194,6 +205,11 @@ Structure::Structure(std::shared_ptr<const Network> network, const std::vector<c
     : network_(std::move(network)) {
     for (int i = 0; i < network_->weighted_count(); ++i)
         layers_.push_back(build(network_->weighted(i), masks[i], modes ? &(*modes)[i] : nullptr));
+}
+
+std::int64_t Structure::active(int weighted) const {
+    const LayerStructure& s = layers_[weighted];
+    return s.rising.empty() && s.mask.empty() ? s.count() : std::int64_t(s.rising.size());
 }
 
 std::int64_t tap_index(const Layer& layer, std::int64_t position) {

@@ -18,6 +18,7 @@ struct LayerStructure {
     std::int64_t size;                    // of the whole weight tensor
     std::vector<std::int32_t> position;   // of each value that is held: its place in the weight tensor
     std::vector<float> mask;              // dense: 1 where a value is active; empty if all are
+    std::vector<std::int32_t> rising;     // the active values by rising place; empty if that is all in their order
     // sparse linear: each tile's inputs by rising number of values; those of order[k] are start[k] to start[k + 1]
     // sparse convolution: values of output plane p are start[p] to start[p + 1]
     std::vector<std::int32_t> order, start;
@@ -41,6 +42,9 @@ public:
 
     const Network& network() const { return *network_; }
     const LayerStructure& layer(int weighted) const { return layers_[weighted]; }
+
+    // How many weights of a layer are active.
+    std::int64_t active(int weighted) const;
 
 private:
     std::shared_ptr<const Network> network_;

@@ -82,13 +82,14 @@ def native_client() -> TrainClient:
     """Carries out a job through the compiled kernels."""
     from feddst import _native
     from feddst.engines.native import client
+    from feddst.engines.native.beginnings import Beginnings
     from feddst.engines.native.library import chosen_isa
 
     def train(module: nn.Module, job: Job) -> Outcome:
         chain = read_chain(module, tuple(job.inputs.shape[1:]))
         kernels = _native.Network(chain.shape, chain.layers)
         session = _native.Session(kernels, chosen_isa())
-        bench = client.Workbench(chain, client.Structures(chain, kernels), session, copy.deepcopy(module))
+        bench = client.Workbench(chain, Beginnings(chain, kernels), session, copy.deepcopy(module))
         return client.train_client(bench, job)
 
     return train

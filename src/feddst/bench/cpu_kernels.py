@@ -155,7 +155,7 @@ class _Stand:
         from feddst import _native
 
         session = _native.Session(self._network, chosen_isa())
-        session.load(structure, self._weights, self._biases)
+        session.load(_native.Weights(structure, self._weights, self._biases))
         inputs = self._draws.standard_normal((images, *self._shape), dtype=np.float32)
         labels, order = self._draws.integers(0, 2, images), np.arange(images)
         return lambda: session.train(inputs, labels, order, [images], 0.01, 0.9, 0.001, 0.0)

@@ -14,7 +14,7 @@ from feddst.engines.reports import make_reports
 from feddst.engines.ticket import take_ticket
 from feddst.errors import TrainingError
 from feddst.methods.lotteryfl import kept_masks
-from feddst.protocol import ClientState, Masks, Tensors, Update, minibatches, packed, positions_of
+from feddst.protocol import ClientState, Masks, Positions, Tensors, Update, minibatches
 from feddst.protocol.minibatches import Indices
 
 
@@ -54,8 +54,11 @@ class Client(ABC):
         """Bring `params` and `velocity` up to date."""
 
     @abstractmethod
-    def final(self) -> dict[str, Tensor]:
-        """The weights at the end, on the CPU, in memory that nobody else uses; `params` are up to date then."""
+    def final(self, positions: Positions | None) -> dict[str, Tensor]:
+        """The weights at the end, packed, on the CPU, in memory that nobody else uses.
+
+        `positions` are those of the weights that the masks keep, if they are known.
+        """
 
     @abstractmethod
     def adopt(self, masks: Masks) -> None:
@@ -115,12 +118,12 @@ def _epochs(client: Client, epochs: Sequence[Sequence[Indices]], done: int) -> f
 def outcome(client: Client, loss: float) -> Outcome:
     """What the client sends back, and what it keeps."""
     job, work = client.job, client.job.work
-    final = client.final()
+    if work.keep or work.report:
+        client.expose()
     masks = {name: mask.cpu() for name, mask in client.masks.items()}
     held = job.broadcast.masks
     changed = any(name not in held or not _same(mask, held[name]) for name, mask in masks.items())
-    known = None if changed else job.positions
-    active = packed(final, positions_of(masks) if known is None else known)
+    active = client.final(None if changed else job.positions)
     for name, value in active.items():
         if not _finite(value):
             raise TrainingError(
@@ -136,7 +139,9 @@ def outcome(client: Client, loss: float) -> Outcome:
         masks=masks if changed else None,
         extra=make_reports(client),
     )
-    kept = {name: final[name] for name in work.keep} | (kept_masks(masks) if work.ticket is not None else {})
+    kept = {name: client.params[name].detach().cpu().clone() for name in work.keep} | (
+        kept_masks(masks) if work.ticket is not None else {}
+    )
     return Outcome(update, ClientState({**job.state.tensors, **kept}), loss)
 
 

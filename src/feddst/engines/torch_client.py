@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from feddst.engines.base import Job, Outcome
 from feddst.engines.client import Client, beginning, outcome, train
 from feddst.models import load, persistent_buffers
-from feddst.protocol import Masks, Tensors
+from feddst.protocol import Masks, Positions, Tensors, packed, positions_of
 from feddst.protocol.keys import torch_seed
 from feddst.protocol.minibatches import Indices
 
@@ -65,8 +65,9 @@ class TorchClient(Client):
     def expose(self) -> None:
         """Nothing to do: the parameters are the module's own."""
 
-    def final(self) -> dict[str, Tensor]:
-        return {name: value.detach().cpu().clone() for name, value in self.params.items()}
+    def final(self, positions: Positions | None) -> dict[str, Tensor]:
+        weights = {name: value.detach().cpu().clone() for name, value in self.params.items()}
+        return packed(weights, positions_of(self.masks) if positions is None else positions)
 
     def adopt(self, masks: Masks) -> None:
         self.masks = masks

@@ -1,5 +1,7 @@
 """The order in which a client sees its images: index arrays that every engine receives alike."""
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,7 +25,8 @@ def cut(order: Indices, batch: int) -> list[Indices]:
     ends = list(range(batch, len(order), batch))
     if ends and batch > 1 and len(order) - ends[-1] == 1:
         ends.pop()
-    return np.split(order.astype(np.int64), ends)
+    order = order.astype(np.int64, copy=False)
+    return [order[begin:end] for begin, end in pairwise([0, *ends, len(order)])]
 
 
 def balanced(labels: NDArray[np.int64], size: int, draws: np.random.Generator) -> Indices:

@@ -40,6 +40,8 @@ def average_pool(sides: Sides) -> Description:
 FLAT = _native.Network((4, 1, 1), [linear(3), RELU, linear(2, bias=False)])
 """Two layers: one with 12 weights and 3 biases, one with 6 weights."""
 
+OTHER = _native.Network((4, 1, 1), [linear(3), linear(2, bias=False)])
+
 
 def zeros(*sizes: int | None) -> Arrays:
     return [None if size is None else np.zeros(size, np.float32) for size in sizes]
@@ -50,9 +52,13 @@ X, Y, ORDER = np.zeros((5, 4), np.float32), np.arange(5) % 2, np.arange(5)
 RATES = (0.1, 0.9, 0.0, 0.0)
 
 
+def weights() -> _native.Weights:
+    return _native.Weights(_native.Structure(FLAT, [None, None]), WEIGHTS, BIASES)
+
+
 def loaded(isa: str = ISAS[0]) -> _native.Session:
     session = _native.Session(FLAT, isa)
-    session.load(_native.Structure(FLAT, [None, None]), WEIGHTS, BIASES)
+    session.load(weights())
     return session
 
 
@@ -111,44 +117,43 @@ BAD: dict[str, tuple[str, Call]] = {
     "no isa": ("no kernels are compiled for ''", lambda: _native.Session(FLAT, "")),
     "another network's structure": (
         "of another network",
-        lambda: unloaded().load(
-            _native.Structure(_native.Network((4, 1, 1), [linear(3), linear(2)]), [None, None]), WEIGHTS, BIASES
-        ),
+        lambda: unloaded().load(_native.Weights(_native.Structure(OTHER, [None, None]), WEIGHTS, BIASES)),
     ),
     "too few weights": (
         "one tensor is needed",
-        lambda: unloaded().load(_native.Structure(FLAT, [None, None]), zeros(12), BIASES),
+        lambda: _native.Weights(_native.Structure(FLAT, [None, None]), zeros(12), BIASES),
     ),
     "too many biases": (
         "one tensor is needed",
-        lambda: unloaded().load(_native.Structure(FLAT, [None, None]), WEIGHTS, zeros(3, None, None)),
+        lambda: _native.Weights(_native.Structure(FLAT, [None, None]), WEIGHTS, zeros(3, None, None)),
     ),
     "no weights": (
         "a tensor is missing",
-        lambda: unloaded().load(_native.Structure(FLAT, [None, None]), zeros(12, None), BIASES),
+        lambda: _native.Weights(_native.Structure(FLAT, [None, None]), zeros(12, None), BIASES),
     ),
     "no bias": (
         "a tensor is missing",
-        lambda: unloaded().load(_native.Structure(FLAT, [None, None]), WEIGHTS, zeros(None, None)),
+        lambda: _native.Weights(_native.Structure(FLAT, [None, None]), WEIGHTS, zeros(None, None)),
     ),
     "a bias too many": (
         "one too many",
-        lambda: unloaded().load(_native.Structure(FLAT, [None, None]), WEIGHTS, zeros(3, 2)),
+        lambda: _native.Weights(_native.Structure(FLAT, [None, None]), WEIGHTS, zeros(3, 2)),
     ),
     "small weights": (
         "a tensor has another size",
-        lambda: unloaded().load(_native.Structure(FLAT, [None, None]), zeros(11, 6), BIASES),
+        lambda: _native.Weights(_native.Structure(FLAT, [None, None]), zeros(11, 6), BIASES),
     ),
     "large bias": (
         "a tensor has another size",
-        lambda: unloaded().load(_native.Structure(FLAT, [None, None]), WEIGHTS, zeros(4, None)),
+        lambda: _native.Weights(_native.Structure(FLAT, [None, None]), WEIGHTS, zeros(4, None)),
     ),
     "velocity too small": ("another size", lambda: loaded().load_velocity(zeros(12, 5), BIASES)),
-    "anchor too small": ("another size", lambda: loaded().load_anchor(WEIGHTS, zeros(2, None))),
+    "anchor of another structure": ("of another structure", lambda: loaded().set_anchor(weights())),
     "room too small": ("another size", lambda: loaded().store(zeros(12, 5), BIASES)),
     "room for too many": ("one too many", lambda: loaded().store(WEIGHTS, zeros(3, 2))),
     "velocity before weights": ("no weights are loaded", lambda: unloaded().load_velocity(WEIGHTS, BIASES)),
-    "anchor before weights": ("no weights are loaded", lambda: unloaded().load_anchor(WEIGHTS, BIASES)),
+    "anchor before weights": ("of another structure", lambda: unloaded().set_anchor(weights())),
+    "packing nothing": ("no weights are loaded", lambda: unloaded().packed()),
     "storing nothing": ("no weights are loaded", lambda: unloaded().store(WEIGHTS, BIASES)),
     "training nothing": ("no weights are loaded", lambda: unloaded().train(X, Y, ORDER, [5], *RATES)),
     "gradient of nothing": (
@@ -207,7 +212,7 @@ def test_a_refused_call_leaves_the_session_as_it_was() -> None:
     ones: Arrays = [np.ones(12, np.float32), np.ones(6, np.float32)]
     structure = _native.Structure(FLAT, masks(12, 6))
     with pytest.raises(ValueError, match="another size"):
-        session.load(structure, ones, zeros(4, None))
+        session.load(_native.Weights(structure, ones, zeros(4, None)))
     with pytest.raises(ValueError, match="out of range"):
         session.train(X, Y, ORDER + 1, [5], *RATES)
     weights, biases = zeros(12, 6), zeros(3, None)

@@ -24,9 +24,11 @@ def scores(chain: Chain, module: nn.Module, inputs: Tensor) -> Tensor:
     kernels = _native.Network(chain.shape, chain.layers)
     session = _native.Session(kernels, _native.supported()[0])
     session.load(
-        _native.Structure(kernels, [None] * len(chain.weights)),
-        [found[name] for name in chain.weights],
-        [None if name is None else found[name] for name in chain.biases],
+        _native.Weights(
+            _native.Structure(kernels, [None] * len(chain.weights)),
+            [found[name] for name in chain.weights],
+            [None if name is None else found[name] for name in chain.biases],
+        )
     )
     outputs = np.empty((len(inputs), kernels.outputs), np.float32)
     session.scores(inputs.numpy(), outputs)

@@ -259,8 +259,12 @@ class Native:
         return native
 
     def load(self, case: Case, numbers: Numbers) -> None:
-        structure = _native.Structure(self.network, numbers.masks, case.dense)
-        self.session.load(structure, numbers.weights, numbers.biases)
+        self.structure = _native.Structure(self.network, numbers.masks, case.dense)
+        self.session.load(_native.Weights(self.structure, numbers.weights, numbers.biases))
+
+    def pull_to(self, weights: Arrays, biases: Arrays) -> None:
+        """Give the proximal term its anchor."""
+        self.session.set_anchor(_native.Weights(self.structure, weights, biases))
 
     def empty(self) -> tuple[Arrays, Arrays]:
         """Room for weights and biases, with something in it that must be overwritten."""
@@ -589,7 +593,7 @@ def test_training_is_sgd_with_momentum_decay_and_proximal_term_on_active_weights
     for isa in ISAS:
         native = Native.of(case, numbers, isa)
         native.session.load_velocity(*start.velocity)
-        native.session.load_anchor(*start.anchor)
+        native.pull_to(*start.anchor)
         native.session.set_trained(plan.trained[:layers], plan.trained[layers:])
         found = native.session.train(numbers.inputs, numbers.labels, start.order, plan.sizes, *rates)
         assert found == pytest.approx(losses, rel=2e-5, abs=4e-5)
@@ -608,6 +612,20 @@ def test_training_is_sgd_with_momentum_decay_and_proximal_term_on_active_weights
             if not moves:
                 assert np.array_equal(after[i], before[i])
                 assert np.array_equal(momentum[i], momentum_before[i])
+
+
+@given(cases())
+@settings(deadline=None, max_examples=60)
+def test_packed_weights_are_the_active_ones_by_place_each_layer_followed_by_its_biases(case: Case) -> None:
+    numbers = draw_numbers(case, np.random.default_rng(case.seed))
+    native = Native.of(case, numbers, ISAS[0])
+    kept, expected = [], []
+    for weights, mask, bias in zip(numbers.weights, numbers.masks, numbers.biases, strict=True):
+        assert weights is not None
+        kept.append(np.ones(weights.size, bool) if mask is None else mask.reshape(-1) != 0)
+        expected += [weights.reshape(-1)[kept[-1]], np.zeros(0, np.float32) if bias is None else bias]
+    assert np.array_equal(native.session.packed(), np.concatenate(expected))
+    assert native.structure.active == [int(mask.sum()) for mask in kept]
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -645,7 +663,7 @@ def test_a_session_remembers_nothing_of_the_weights_it_had_before(case: Case, ot
     for isa in ISAS:
         used, fresh = Native.of(case, first_numbers, isa), Native.of(second, numbers, isa)
         images = len(first_numbers.labels)
-        used.session.load_anchor(first_numbers.weights, first_numbers.biases)
+        used.pull_to(first_numbers.weights, first_numbers.biases)
         used.session.train(first_numbers.inputs, first_numbers.labels, np.arange(images), [images], *rates)
         used.gradients(first_numbers)
         used.load(second, numbers)

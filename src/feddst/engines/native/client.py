@@ -1,52 +1,21 @@
 """One client's round through the compiled kernels."""
 
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from feddst import _native
 from feddst.engines.base import Job, Outcome
 from feddst.engines.client import Client, beginning, outcome, train
+from feddst.engines.native.beginnings import Beginnings
 from feddst.engines.native.chain import Chain
 from feddst.models import load
-from feddst.protocol import Masks, Tensors
+from feddst.protocol import Masks, Positions, Tensors
 from feddst.protocol.minibatches import Indices
-
-Arrays = list[NDArray[np.float32] | None]
-
-
-class Structures:
-    """Index structures for masks; clients of a round that hold the same masks share one."""
-
-    def __init__(self, chain: Chain, network: _native.Network) -> None:
-        self._chain = chain
-        self._network = network
-        self._last: tuple[Masks, _native.Structure] | None = None
-        self._lock = threading.Lock()
-
-    def shared(self, masks: Masks) -> _native.Structure:
-        """The structure for masks that others will ask for too."""
-        with self._lock:
-            if self._last is None or not _equal(self._last[0], masks):
-                self._last = masks, self.of(masks)
-            return self._last[1]
-
-    def of(self, masks: Masks) -> _native.Structure:
-        """A structure for masks of a client's own."""
-        return _native.Structure(self._network, [self._bytes(masks, name) for name in self._chain.weights])
-
-    @staticmethod
-    def _bytes(masks: Masks, name: str) -> NDArray[np.uint8] | None:
-        return masks[name].contiguous().numpy().view(np.uint8) if name in masks else None
-
-
-def _equal(some: Masks, others: Masks) -> bool:
-    return some.keys() == others.keys() and all(torch.equal(mask, others[name]) for name, mask in some.items())
 
 
 @dataclass
@@ -54,15 +23,20 @@ class Workbench:
     """What one thread needs to train clients: a session's memory, and a module for what only autograd can do."""
 
     chain: Chain
-    structures: Structures
+    beginnings: Beginnings
     session: _native.Session
     module: nn.Module
 
-    def arrays(self, tensors: Mapping[str, Tensor]) -> tuple[Arrays, Arrays]:
-        """Weights and biases of all layers, as arrays that share the tensors' memory."""
-        weights: Arrays = [tensors[name].detach().numpy() for name in self.chain.weights]
-        biases: Arrays = [None if name is None else tensors[name].detach().numpy() for name in self.chain.biases]
-        return weights, biases
+    @cached_property
+    def shapes(self) -> dict[str, torch.Size]:
+        """Of all parameters."""
+        return {name: value.shape for name, value in self.module.named_parameters()}
+
+    @cached_property
+    def trained(self) -> tuple[list[bool], list[bool]]:
+        """Which weights and biases are to be trained, of those there are."""
+        chosen = {name for name, value in self.module.named_parameters() if value.requires_grad}
+        return [name in chosen for name in self.chain.weights], [name in chosen for name in self.chain.biases]
 
 
 @dataclass
@@ -73,13 +47,12 @@ class NativeClient(Client):
     structure: _native.Structure
     received: Tensors
 
-    def begin(self) -> None:
+    def begin(self, weights: _native.Weights) -> None:
         """Bring the received weights into the session."""
-        trained = {name for name, value in self.bench.module.named_parameters() if value.requires_grad}
-        chain, session = self.bench.chain, self.bench.session
-        session.load(self.structure, *self.bench.arrays(self.received))
-        session.set_trained([name in trained for name in chain.weights], [name in trained for name in chain.biases])
-        self._load_anchor()
+        self.bench.session.load(weights)
+        self.bench.session.set_trained(*self.bench.trained)
+        if self._pull():
+            self.bench.session.set_anchor(weights)
 
     def epochs(self, epochs: Sequence[Sequence[Indices]]) -> list[float]:
         local, batches = self.job.work.local, [batch for epoch in epochs for batch in epoch]
@@ -99,10 +72,11 @@ class NativeClient(Client):
         return [sum(next(losses) for _ in epoch) for epoch in epochs]
 
     def mean_gradient(self, images: Tensor, temperature: float = 1.0) -> dict[str, Tensor]:
-        self.bench.session.load(self.structure, *self.bench.arrays(self.params))
+        self._load()
         found = self._room()
+        arrays = self.bench.beginnings.arrays(found)
         self.bench.session.mean_gradient(
-            self.job.inputs.numpy(), self.job.labels.numpy(), images.numpy(), temperature, *self.bench.arrays(found)
+            self.job.inputs.numpy(), self.job.labels.numpy(), images.numpy(), temperature, *arrays
         )
         for name, value in self.bench.module.named_parameters():
             if not value.requires_grad:
@@ -115,50 +89,59 @@ class NativeClient(Client):
 
     def expose(self) -> None:
         self.params, self.velocity = self._room(), self._room()
-        self.bench.session.store(*self.bench.arrays(self.params))
-        self.bench.session.store(*self.bench.arrays(self.velocity), velocity=True)
+        self.bench.session.store(*self.bench.beginnings.arrays(self.params))
+        self.bench.session.store(*self.bench.beginnings.arrays(self.velocity), velocity=True)
 
     def adopt(self, masks: Masks) -> None:
         self.masks = masks
-        self.structure = self.bench.structures.of(masks)
-        self.bench.session.load(self.structure, *self.bench.arrays(self.params))
-        self.bench.session.load_velocity(*self.bench.arrays(self.velocity))
-        self._load_anchor()
+        self.structure = self.bench.beginnings.structure(masks)
+        self._load()
+        self.bench.session.load_velocity(*self.bench.beginnings.arrays(self.velocity))
+        if self._pull():
+            self.bench.session.set_anchor(self.bench.beginnings.weights(self.structure, self.received))
 
-    def final(self) -> dict[str, Tensor]:
-        self.params = self._room()
-        self.bench.session.store(*self.bench.arrays(self.params))
-        return self.params
+    def final(self, positions: Positions | None) -> dict[str, Tensor]:
+        names = [name for pair in zip(self.bench.chain.weights, self.bench.chain.biases, strict=True) for name in pair]
+        there = [name for name in names if name is not None]
+        shapes = self.bench.shapes
+        held = dict(zip(self.bench.chain.weights, self.structure.active, strict=True))
+        pieces = torch.from_numpy(self.bench.session.packed()).split_with_sizes(
+            [held.get(name, shapes[name].numel()) for name in there]
+        )
+        return {
+            name: piece if name in self.masks else piece.view(shapes[name])
+            for name, piece in zip(there, pieces, strict=True)
+        }
 
     def buffers(self) -> dict[str, Tensor]:
         return {}
 
+    def _load(self) -> None:
+        """Bring `params` into the session, with no momentum."""
+        self.bench.session.load(self.bench.beginnings.weights(self.structure, self.params))
+
     def _room(self) -> dict[str, Tensor]:
-        return {name: torch.empty(self.received[name].shape) for name in self.bench.chain.names}
+        return {name: torch.empty(shape) for name, shape in self.bench.shapes.items()}
 
     def _pull(self) -> float:
         """The strength of the proximal term."""
         proximal = self.job.work.proximal
         return proximal.mu if proximal is not None and proximal.gradient == "exact" else 0.0
 
-    def _load_anchor(self) -> None:
-        if self._pull():
-            self.bench.session.load_anchor(*self.bench.arrays(self.received))
-
 
 def train_client(bench: Workbench, job: Job) -> Outcome:
     """Carry out one job."""
     begun = beginning(bench.module, job)
-    structures = bench.structures
+    weights = bench.beginnings.of(begun)
     client = NativeClient(
         job=begun.job,
         masks=begun.masks,
         params={},
         velocity={},
         bench=bench,
-        structure=(structures.of if job.work.ticket is not None else structures.shared)(begun.masks),
-        received={name: begun.weights[name].contiguous() for name in bench.chain.names},
+        structure=weights.structure,
+        received=begun.weights,
     )
-    client.begin()
+    client.begin(weights)
     loss = train(client) if job.work.train else 0.0
     return outcome(client, loss)

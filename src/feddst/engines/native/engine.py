@@ -3,7 +3,6 @@
 import copy
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from functools import partial
 
@@ -16,9 +15,11 @@ from feddst import _native
 from feddst.data import Dataset
 from feddst.engines.base import Assignment, Evaluation, Exam, Reply
 from feddst.engines.exchange import answer, open_parcel
+from feddst.engines.native.beginnings import Beginnings
 from feddst.engines.native.chain import Chain
-from feddst.engines.native.client import Structures, Workbench, train_client
+from feddst.engines.native.client import Workbench, train_client
 from feddst.engines.native.library import chosen_isa
+from feddst.engines.native.team import Task, Team
 from feddst.engines.reference import CHUNK, joined
 from feddst.wire import Reference
 
@@ -32,30 +33,34 @@ class NativeEngine:
         self._dataset = dataset
         self._isa = chosen_isa()
         self._network = _native.Network(chain.shape, chain.layers)
-        self._structures = Structures(chain, self._network)
+        self._beginnings = Beginnings(chain, self._network)
         self._own = threading.local()
         self._sessions: list[_native.Session] = []
-        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="feddst-native", initializer=self._settle_in)
+        self._team = Team(workers)
 
     def train(self, assignments: Sequence[Assignment]) -> Iterator[tuple[int, Reply]]:
         parcels = _Parcels(self._module)
-        futures = {self._threads.submit(self._answer, parcels, one): i for i, one in enumerate(assignments)}
-        yield from _as_they_come(futures)
+        return self._team.each([partial(self._answer, parcels, one) for one in assignments])
 
     def evaluate(self, exams: Sequence[Exam]) -> list[Evaluation]:
-        pending = [self._begin(exam) for exam in exams]
-        return [joined([chunk.result() for chunk in chunks]) for chunks in pending]
+        handed_out = [self._chunks(exam) for exam in exams]
+        marks = dict(self._team.each([task for tasks in handed_out for task in tasks]))
+        in_order = iter([marks[i] for i in range(len(marks))])
+        return [joined([next(in_order) for _ in tasks]) for tasks in handed_out]
 
     def close(self) -> None:
         for session in self._sessions:
             session.stop()
-        self._threads.shutdown(cancel_futures=True)
+        self._team.close()
 
-    def _settle_in(self) -> None:
-        torch.set_num_threads(1)
-        session = _native.Session(self._network, self._isa)
-        self._sessions.append(session)
-        self._own.bench = Workbench(self._chain, self._structures, session, copy.deepcopy(self._module))
+    def _bench(self) -> Workbench:
+        """This thread's own."""
+        if not hasattr(self._own, "bench"):
+            session = _native.Session(self._network, self._isa)
+            self._sessions.append(session)
+            self._own.bench = Workbench(self._chain, self._beginnings, session, copy.deepcopy(self._module))
+        bench: Workbench = self._own.bench
+        return bench
 
     def _answer(self, parcels: "_Parcels", assignment: Assignment) -> Reply:
         placed = replace(
@@ -63,22 +68,22 @@ class NativeEngine:
             inputs=assignment.inputs.to(torch.float32).contiguous(),
             labels=assignment.labels.contiguous(),
         )
-        return answer(parcels.open(assignment), placed, partial(train_client, self._own.bench))
+        return answer(parcels.open(assignment), placed, partial(train_client, self._bench()))
 
-    def _begin(self, exam: Exam) -> list["Future[tuple[Tensor, float]]"]:
-        """Hand out an exam in chunks."""
+    def _chunks(self, exam: Exam) -> list[Task[tuple[Tensor, float]]]:
+        """An exam in parts."""
         masks = {name: exam.params[name] != 0 for name in self._chain.weights}
-        structure = self._structures.of(masks)
+        weights = self._beginnings.weights(self._beginnings.structure(masks), exam.params)
         images = torch.arange(len(self._dataset.test_labels)) if exam.images is None else exam.images
-        return [self._threads.submit(self._mark, exam, structure, chunk) for chunk in torch.split(images, CHUNK)]
+        return [partial(self._mark, weights, chunk) for chunk in torch.split(images, CHUNK)]
 
-    def _mark(self, exam: Exam, structure: _native.Structure, chunk: Tensor) -> tuple[Tensor, float]:
+    def _mark(self, weights: _native.Weights, chunk: Tensor) -> tuple[Tensor, float]:
         """Which of the test images at these indices a model gets right, and the sum of their losses."""
-        bench: Workbench = self._own.bench
-        bench.session.load(structure, *bench.arrays(exam.params))
+        session = self._bench().session
+        session.load(weights)
         inputs = self._dataset.inputs(self._dataset.test_images[chunk]).contiguous()
         outputs = np.empty((len(chunk), self._network.outputs), dtype=np.float32)
-        bench.session.scores(inputs.numpy(), outputs)
+        session.scores(inputs.numpy(), outputs)
         scores, labels = torch.from_numpy(outputs), self._dataset.test_labels[chunk]
         return scores.argmax(dim=1) == labels, float(F.cross_entropy(scores, labels, reduction="sum"))
 
@@ -98,12 +103,3 @@ class _Parcels:
             if key not in self._opened:
                 self._opened[key] = open_parcel(self._module, assignment)
             return self._opened[key]
-
-
-def _as_they_come(futures: "dict[Future[Reply], int]") -> Iterator[tuple[int, Reply]]:
-    try:
-        for future in as_completed(futures):
-            yield futures[future], future.result()
-    finally:
-        for future in futures:
-            future.cancel()
