@@ -103,6 +103,16 @@ struct SparseLinearForward {
     const float* bias;
 };
 
+struct Step {
+    float* weight;
+    float* velocity;
+    const float* gradient;
+    const float* anchor;  // the received weights, or null without a proximal term
+    const float* mask;    // 1 or 0 for each weight, or null if all are active
+    std::int64_t count;
+    float rate, momentum, decay, proximal;
+};
+
 struct SparseLinearBackward {
     Features input;
     Features gradient;        // of the output
@@ -111,7 +121,9 @@ struct SparseLinearBackward {
     const std::int32_t* start;  // weights of the k-th of them are start[k] to start[k + 1]
     const std::int32_t* output;
     const float* weight;
-    float* weight_gradient;  // added to
+    float* weight_gradient;
+    bool first;        // nothing has been added to the gradient yet, whatever lies there
+    const Step* step;  // with the gradient of all images, taken at once; null if some are still to come
 };
 
 // The same with every weight there: weight[i * outputs + o].
@@ -156,16 +168,6 @@ struct AveragePool {
     Map output;
     Window window;
     bool count_padding;
-};
-
-struct Step {
-    float* weight;
-    float* velocity;
-    const float* gradient;
-    const float* anchor;  // the received weights, or null without a proximal term
-    const float* mask;    // 1 or 0 for each weight, or null if all are active
-    std::int64_t count;
-    float rate, momentum, decay, proximal;
 };
 
 struct Kernels {

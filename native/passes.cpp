@@ -113,16 +113,16 @@ void Session::forward(Workspace& space, int i, int slice, bool training) {
     kernels_.relu_forward(map);
 }
 
-void Session::backward(Workspace& space, bool whole) {
+void Session::backward(Workspace& space, const Purpose& purpose) {
     const int first = network_->first();
     for (int i = int(network_->layers().size()) - 1; i >= std::max(first, tail_); --i) {
         if (network_->layers()[i].op.kind == Kind::linear)
-            connect_back(space, i, whole);
+            connect_back(space, i, purpose);
         else
-            for (int slice = 0; slice < space.slices; ++slice) backward(space, i, slice, whole);
+            for (int slice = 0; slice < space.slices; ++slice) backward(space, i, slice, purpose.whole);
     }
     for (int slice = space.slices - 1; slice >= 0; --slice)
-        for (int i = tail_ - 1; i >= first; --i) backward(space, i, slice, whole);
+        for (int i = tail_ - 1; i >= first; --i) backward(space, i, slice, purpose.whole);
 }
 
 void Session::backward(Workspace& space, int i, int slice, bool whole) {
@@ -234,7 +234,7 @@ void Session::connect(Workspace& space, int i) {
         kernels_.dense_linear_forward({from, to, weights_[w].value.data(), bias});
 }
 
-void Session::connect_back(Workspace& space, int i, bool whole) {
+void Session::connect_back(Workspace& space, int i, const Purpose& purpose) {
     const Layer& layer = network_->layers()[i];
     const int w = layer.weights;
     const LayerStructure& s = structure_->layer(w);
@@ -246,14 +246,16 @@ void Session::connect_back(Workspace& space, int i, bool whole) {
         for (int slice = 0; slice < space.slices; ++slice)
             kernels_.plane_sums(gradient(space, i, slice), biases_[w].gradient.data());
     const bool sparse = s.mode == Mode::sparse;
-    if (whole || !sparse) {
+    if (purpose.whole || !sparse) {
         Features wanted = back;
         if (sparse) wanted.data = nullptr;
         kernels_.dense_linear_backward({from, given, wanted, weight, whole_[w].data(), space.layers[i].scratch.data()});
     }
-    if (sparse)
-        kernels_.sparse_linear_backward(
-            {from, given, back, s.order.data(), s.start.data(), s.output.data(), weight, weights_[w].gradient.data()});
+    if (!sparse) return;
+    const bool moves = purpose.last && purpose.rates && weights_[w].trained;
+    const Step taken = moves ? step(w, *purpose.rates) : Step{};
+    kernels_.sparse_linear_backward({from, given, back, s.order.data(), s.start.data(), s.output.data(), weight,
+                                     weights_[w].gradient.data(), purpose.first, moves ? &taken : nullptr});
 }
 
 MaxPool Session::max_pool(Workspace& space, int i, int slice, const Map& source, const Map& output) const {

@@ -191,60 +191,69 @@ double Session::losses(Workspace& space, const std::int64_t* labels, const std::
 
 // Forward and backward through all images at `order`; the gradient is that of the mean loss.
 double Session::pass(const Images& images, const std::int64_t* order, std::int64_t count, float temperature,
-                     bool whole) {
+                     Purpose purpose) {
     for (int w = 0; w < network_->weighted_count(); ++w) {
         const LayerStructure& s = structure_->layer(w);
         const Layer& layer = network_->weighted(w);
         const bool convolution = layer.op.kind == Kind::convolution;
-        std::fill(weights_[w].gradient.begin(), weights_[w].gradient.end(), 0.0f);
         std::fill(biases_[w].gradient.begin(), biases_[w].gradient.end(), 0.0f);
         if (sums_[w]) std::fill_n(sums_[w].data(), s.count() * kernels_.width, 0.0f);
         const std::int64_t size = convolution ? std::int64_t(layer.op.outputs) * layer.geometry.taps() : s.size;
-        if (whole || s.mode == Mode::dense) whole_[w].assign(size, 0.0f);
+        if (purpose.whole || s.mode == Mode::dense) whole_[w].assign(size, 0.0f);
     }
     double sum = 0;
     for (std::int64_t done = 0; done < count;) {
         Workspace& space = workspace_for(count - done);
         const int taken = int(std::min<std::int64_t>(space.images * space.slices, count - done));
+        purpose.first = done == 0;
+        purpose.last = done + taken == count;
         take_in(space, images.pixels, order + done, taken);
         forward(space, true);
         sum += losses(space, images.labels, order + done, taken, 1.0f / float(count), temperature);
-        backward(space, whole);
+        backward(space, purpose);
         done += taken;
     }
     return sum;
 }
 
+// Sparse linear layers take their step as soon as their gradient is there.
 double Session::step(const Images& images, const std::int64_t* order, int count, const Rates& rates) {
-    const double sum = pass(images, order, count, 1.0f, false);
+    const double sum = pass(images, order, count, 1.0f, {false, &rates});
     for (int w = 0; w < network_->weighted_count(); ++w) {
         const LayerStructure& s = structure_->layer(w);
         const bool convolution = network_->weighted(w).op.kind == Kind::convolution;
         Numbers& numbers = weights_[w];
+        if (biases_[w].trained) kernels_.step(bias_step(w, rates));
+        if (!numbers.trained || (!convolution && s.mode == Mode::sparse)) continue;
         if (convolution && s.mode == Mode::sparse)
             kernels_.lane_sums(sums_[w].data(), s.count(), numbers.gradient.data());
         else if (convolution)
             gather(s.tap, whole_[w].data(), numbers.gradient.data());
-        const bool apart = !convolution && s.mode == Mode::dense;
-        move(numbers, apart ? whole_[w].data() : numbers.gradient.data(), anchor_ ? &anchor_->weights(w) : nullptr,
-             s.mask, rates);
-        move(biases_[w], biases_[w].gradient.data(), anchor_ ? &anchor_->biases(w) : nullptr, {}, rates);
+        kernels_.step(step(w, rates));
     }
     lay_out();
     return sum;
 }
 
-void Session::move(Numbers& numbers, const float* gradient, const std::vector<float>* anchor,
-                   const std::vector<float>& mask, const Rates& rates) const {
-    if (!numbers.trained) return;
-    kernels_.step({numbers.value.data(), numbers.velocity.data(), gradient, anchor ? anchor->data() : nullptr,
-                   mask.empty() ? nullptr : mask.data(), std::int64_t(numbers.value.size()), rates.rate, rates.momentum,
-                   rates.decay, rates.proximal});
+Step Session::step(int w, const Rates& rates) {
+    const LayerStructure& s = structure_->layer(w);
+    const bool apart = network_->weighted(w).op.kind == Kind::linear && s.mode == Mode::dense;
+    Numbers& numbers = weights_[w];
+    return {numbers.value.data(), numbers.velocity.data(), apart ? whole_[w].data() : numbers.gradient.data(),
+            anchor_ ? anchor_->weights(w).data() : nullptr, s.mask.empty() ? nullptr : s.mask.data(),
+            std::int64_t(numbers.value.size()), rates.rate, rates.momentum, rates.decay, rates.proximal};
+}
+
+Step Session::bias_step(int w, const Rates& rates) {
+    Numbers& numbers = biases_[w];
+    return {numbers.value.data(), numbers.velocity.data(), numbers.gradient.data(),
+            anchor_ ? anchor_->biases(w).data() : nullptr, nullptr, std::int64_t(numbers.value.size()),
+            rates.rate, rates.momentum, rates.decay, rates.proximal};
 }
 
 void Session::mean_gradient(const Images& images, const std::int64_t* order, std::int64_t count, float temperature,
                             const std::vector<float*>& weights, const std::vector<float*>& biases) {
-    pass(images, order, count, temperature, true);
+    pass(images, order, count, temperature, {true, nullptr});
     for (int w = 0; w < network_->weighted_count(); ++w) {
         const Layer& layer = network_->weighted(w);
         const LayerStructure& s = structure_->layer(w);

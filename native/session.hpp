@@ -65,6 +65,14 @@ struct Block {
 constexpr Block kBlocks[] = {{8, 1}, {16, 1}, {16, 2}};
 constexpr int kMostImages = 16;  // in a slice
 
+// What a pass through the network is for.
+struct Purpose {
+    bool whole;          // gradients of all weights, not only of the active ones
+    const Rates* rates;  // for a step of SGD; null if only gradients are wanted
+    bool first = false;  // the first of the blocks, and the last of them
+    bool last = false;
+};
+
 // A block of images on its way: `slices` of them, with `images` each. Convolutions and pools take one slice after
 // another, which a cache can hold; linear layers take them all at once.
 struct Workspace {
@@ -124,20 +132,21 @@ private:
     void lay_out();
     void take_in(Workspace& space, const float* pixels, const std::int64_t* order, int count) const;
     void forward(Workspace& space, bool training);
-    void backward(Workspace& space, bool whole);
+    void backward(Workspace& space, const Purpose& purpose);
     void forward(Workspace& space, int layer, int slice, bool training);
     void backward(Workspace& space, int layer, int slice, bool whole);
     void convolve(Workspace& space, int layer, int slice);
     void convolve_back(Workspace& space, int layer, int slice, bool whole);
     void connect(Workspace& space, int layer);
-    void connect_back(Workspace& space, int layer, bool whole);
+    void connect_back(Workspace& space, int layer, const Purpose& purpose);
     void pool(Workspace& space, int layer, int slice, bool training);
     void pool_back(Workspace& space, int layer, int slice);
     double losses(Workspace& space, const std::int64_t* labels, const std::int64_t* order, int count, float share,
                   float temperature) const;
-    double pass(const Images& images, const std::int64_t* order, std::int64_t count, float temperature, bool whole);
-    void move(Numbers& numbers, const float* gradient, const std::vector<float>* anchor, const std::vector<float>& mask,
-              const Rates& rates) const;
+    double pass(const Images& images, const std::int64_t* order, std::int64_t count, float temperature,
+                Purpose purpose);
+    Step step(int weighted, const Rates& rates);
+    Step bias_step(int weighted, const Rates& rates);
 
     std::shared_ptr<const Network> network_;
     std::shared_ptr<const Structure> structure_;
