@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import cast
 
 import numpy as np
@@ -12,6 +13,9 @@ from torch import Tensor
 from feddst.data.dataset import Dataset, Pair
 from feddst.data.partition import Indices, Partition, count_classes, held_class_tests
 from feddst.errors import DataError
+
+_MOST_KEPT = 2**28
+"""Bytes of network inputs that a federation keeps."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +89,19 @@ class Federation:
     def client_data(self, client: int) -> tuple[Tensor, Tensor]:
         """Network inputs float [n, *input_shape] and int64 labels [n] of one client's training images."""
         indices = torch.tensor(self.partition.train[client])
-        return self.dataset.inputs(self.dataset.train_images[indices]), self.dataset.train_labels[indices]
+        labels = self.dataset.train_labels[indices]
+        if self._kept is not None:
+            return self._kept[client].clone(), labels
+        return self.dataset.inputs(self.dataset.train_images[indices]), labels
+
+    @cached_property
+    def _kept(self) -> tuple[Tensor, ...] | None:
+        """All clients' inputs, made once; None if they take too much memory."""
+        sizes = [len(indices) for indices in self.partition.train]
+        if sum(sizes) * self.dataset.inputs(self.dataset.train_images[:1]).nbytes > _MOST_KEPT:
+            return None
+        everything = torch.from_numpy(np.concatenate(self.partition.train))
+        return self.dataset.inputs(self.dataset.train_images[everything]).split_with_sizes(sizes)
 
     def class_counts(self) -> Indices:
         """How many training images of each class each client holds, int64 [clients, classes]."""

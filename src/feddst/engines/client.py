@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -124,12 +124,12 @@ def outcome(client: Client, loss: float) -> Outcome:
     held = job.broadcast.masks
     changed = any(name not in held or not _same(mask, held[name]) for name, mask in masks.items())
     active = client.final(None if changed else job.positions)
-    for name, value in active.items():
-        if not _finite(value):
-            raise TrainingError(
-                f"client {job.client} diverged in round {job.broadcast.round}: {name} is not finite "
-                f"(lower local.lr, now {work.local.lr:g})"
-            )
+    if not _finite(active.values()):
+        name = next(name for name, value in active.items() if not torch.isfinite(value).all())
+        raise TrainingError(
+            f"client {job.client} diverged in round {job.broadcast.round}: {name} is not finite "
+            f"(lower local.lr, now {work.local.lr:g})"
+        )
     update = Update(
         client=job.client,
         round=job.broadcast.round,
@@ -145,10 +145,10 @@ def outcome(client: Client, loss: float) -> Outcome:
     return Outcome(update, ClientState({**job.state.tensors, **kept}), loss)
 
 
-def _finite(value: Tensor) -> bool:
-    flat = value.reshape(-1)
-    # Where the sum of squares is a number all of them are; the other way round it may have been too large for one.
-    return bool(torch.isfinite(flat @ flat)) or bool(torch.isfinite(flat).all())
+def _finite(values: Collection[Tensor]) -> bool:
+    # Where the sum of squares is finite all of them are; the other way round it may have been too large.
+    squares = [float(flat @ flat) for flat in (value.reshape(-1) for value in values)]
+    return math.isfinite(sum(squares)) or all(bool(torch.isfinite(value).all()) for value in values)
 
 
 def _same(mask: Tensor, held: Tensor) -> bool:

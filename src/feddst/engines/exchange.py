@@ -1,5 +1,6 @@
 """The client's end of the wire: bytes in, work, bytes out."""
 
+import threading
 from collections.abc import Callable, Collection
 
 from torch import nn
@@ -7,13 +8,28 @@ from torch import nn
 from feddst.engines.base import Assignment, Job, Outcome, Reply
 from feddst.models import persistent_buffers
 from feddst.protocol import generator
-from feddst.wire import Layout, Reference, decode_reference, encode_update, model_layout
+from feddst.wire import Inbox, Layout, Reference, encode_update, model_layout
 
 
-def open_parcel(module: nn.Module, assignment: Assignment) -> Reference:
-    """The broadcast that an assignment brings."""
-    layout = layout_of(module, assignment.work.keep)
-    return decode_reference(assignment.parcel.payload, layout, assignment.parcel.held)
+class Parcels:
+    """Opens the parcels of a round; clients whose parcels have the same content share it."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = module
+        self._lock = threading.Lock()
+        self._inboxes: dict[frozenset[str], Inbox] = {}
+        self._opened: dict[object, Reference] = {}
+
+    def open(self, assignment: Assignment) -> Reference:
+        """The broadcast that an assignment brings."""
+        parcel, keep = assignment.parcel, frozenset(assignment.work.keep)
+        key = (parcel.payload, id(parcel.held), keep)
+        with self._lock:
+            if keep not in self._inboxes:
+                self._inboxes[keep] = Inbox(layout_of(self._module, keep))
+            if key not in self._opened:
+                self._opened[key] = self._inboxes[keep].open(parcel.payload, parcel.held)
+            return self._opened[key]
 
 
 def answer(reference: Reference, assignment: Assignment, train_client: Callable[[Job], Outcome]) -> Reply:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from feddst.data import Dataset
 from feddst.engines.base import Assignment, Evaluation, Exam, Reply
-from feddst.engines.exchange import answer, open_parcel
+from feddst.engines.exchange import Parcels, answer
 from feddst.engines.torch_client import train_client
 from feddst.models import load
 
@@ -31,7 +31,7 @@ class ReferenceEngine:
         for index, assignment in enumerate(assignments):
             with reproducible():
                 placed = self._placed(assignment)
-                reply = answer(open_parcel(self._module, placed), placed, partial(train_client, self._module))
+                reply = answer(Parcels(self._module).open(placed), placed, partial(train_client, self._module))
             yield index, reply
 
     def evaluate(self, exams: Sequence[Exam]) -> list[Evaluation]:

@@ -1,6 +1,6 @@
 """A sparse model as bytes, and back: the format is in docs/wire.md."""
 
-from feddst.wire.broadcast import Downlink, Parcel, decode_broadcast, decode_reference
+from feddst.wire.broadcast import Downlink, Inbox, Parcel, decode_broadcast, decode_reference
 from feddst.wire.codecs import CODECS, general_codecs, nominal_bits, register
 from feddst.wire.config import WireConfig
 from feddst.wire.history import MaskHistory
@@ -16,6 +16,7 @@ __all__ = [
     "Asked",
     "Downlink",
     "Field",
+    "Inbox",
     "Layout",
     "MaskHistory",
     "Parcel",

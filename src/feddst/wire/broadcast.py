@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass, replace
 
+import numpy as np
 from torch import Tensor
 
 from feddst.errors import WireError
-from feddst.protocol import Broadcast, Positions, Update, generator, positions_of, unpacked
+from feddst.protocol import Broadcast, Masks, Positions, Update, generator, positions_of, unpacked
 from feddst.wire.codecs import codec_named
 from feddst.wire.config import WireConfig
 from feddst.wire.header import Header, Kind
@@ -105,15 +106,44 @@ def decode_broadcast(payload: bytes | memoryview, layout: Layout, held: bytes = 
 
 
 def decode_reference(payload: bytes | memoryview, layout: Layout, held: bytes = b"") -> Reference:
-    """The same with what follows from it: clients in one place that were sent the same bytes can share it."""
-    sections = split(payload, layout, Kind.BROADCAST)
-    header = sections.header
-    if header.weight:
-        raise WireError("a broadcast has no weight of its own")
-    check_reference(header, mask_name(held))
-    known = decode_bitmap(held, layout) if refers(header) else None
-    masks = decode_masks(header.mask, sections.mask, layout, known, any_count)
-    return _assemble(sections, layout, masks, positions_of(masks))
+    """The same with what follows from it."""
+    return Inbox(layout).open(payload, held)
+
+
+class Inbox:
+    """Where clients in one place open their broadcasts of one layout: those with the same content share what it is."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._opened: list[tuple[Sections, Reference]] = []
+
+    def open(self, payload: bytes | memoryview, held: bytes = b"") -> Reference:
+        """The broadcast in a payload, for a client that holds the mask of bitmap `held`."""
+        sections = split(payload, self._layout, Kind.BROADCAST)
+        header = sections.header
+        if header.weight:
+            raise WireError("a broadcast has no weight of its own")
+        check_reference(header, mask_name(held))
+        known = decode_bitmap(held, self._layout) if refers(header) else None
+        masks = decode_masks(header.mask, sections.mask, self._layout, known, any_count)
+        for other, reference in self._opened:
+            if _same_values(sections, other) and _same_masks(masks, reference.broadcast.masks):
+                return reference
+        self._opened.append((sections, _assemble(sections, self._layout, masks, positions_of(masks))))
+        return self._opened[-1][1]
+
+
+def _same_values(sections: Sections, other: Sections) -> bool:
+    """Whether all but the masks is the same."""
+    mine, its = sections.header, other.header
+    return (mine.round, mine.values, mine.packing) == (its.round, its.values, its.packing) and all(
+        np.array_equal(np.frombuffer(one, np.uint8), np.frombuffer(two, np.uint8))
+        for one, two in ((sections.values, other.values), (sections.buffers, other.buffers))
+    )
+
+
+def _same_masks(masks: Masks, others: Masks) -> bool:
+    return masks.keys() == others.keys() and all(np.array_equal(mask, others[name]) for name, mask in masks.items())
 
 
 def _assemble(sections: Sections, layout: Layout, masks: dict[str, Tensor], positions: Positions) -> Reference:

@@ -14,14 +14,13 @@ from torch import Tensor, nn
 from feddst import _native
 from feddst.data import Dataset
 from feddst.engines.base import Assignment, Evaluation, Exam, Reply
-from feddst.engines.exchange import answer, open_parcel
+from feddst.engines.exchange import Parcels, answer
 from feddst.engines.native.beginnings import Beginnings
 from feddst.engines.native.chain import Chain
 from feddst.engines.native.client import Workbench, train_client
 from feddst.engines.native.library import chosen_isa
 from feddst.engines.native.team import Task, Team
 from feddst.engines.reference import CHUNK, joined
-from feddst.wire import Reference
 
 
 class NativeEngine:
@@ -39,7 +38,7 @@ class NativeEngine:
         self._team = Team(workers)
 
     def train(self, assignments: Sequence[Assignment]) -> Iterator[tuple[int, Reply]]:
-        parcels = _Parcels(self._module)
+        parcels = Parcels(self._module)
         return self._team.each([partial(self._answer, parcels, one) for one in assignments])
 
     def evaluate(self, exams: Sequence[Exam]) -> list[Evaluation]:
@@ -62,7 +61,7 @@ class NativeEngine:
         bench: Workbench = self._own.bench
         return bench
 
-    def _answer(self, parcels: "_Parcels", assignment: Assignment) -> Reply:
+    def _answer(self, parcels: Parcels, assignment: Assignment) -> Reply:
         placed = replace(
             assignment,
             inputs=assignment.inputs.to(torch.float32).contiguous(),
@@ -86,20 +85,3 @@ class NativeEngine:
         session.scores(inputs.numpy(), outputs)
         scores, labels = torch.from_numpy(outputs), self._dataset.test_labels[chunk]
         return scores.argmax(dim=1) == labels, float(F.cross_entropy(scores, labels, reduction="sum"))
-
-
-class _Parcels:
-    """Opens each parcel of a round once, however many clients it went to."""
-
-    def __init__(self, module: nn.Module) -> None:
-        self._module = module
-        self._lock = threading.Lock()
-        self._opened: dict[object, Reference] = {}
-
-    def open(self, assignment: Assignment) -> Reference:
-        parcel = assignment.parcel
-        key = (parcel.payload, id(parcel.held), assignment.work.keep)
-        with self._lock:
-            if key not in self._opened:
-                self._opened[key] = open_parcel(self._module, assignment)
-            return self._opened[key]
