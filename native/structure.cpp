@@ -68,6 +68,15 @@ void for_connections(const std::vector<std::int32_t>& found, std::int32_t inputs
     }
 }
 
+// Sorts order[from .. to), which are these numbers themselves, by their counts, none of them above `most`.
+void sort_by(const std::vector<std::int32_t>& counts, std::int32_t most, std::int32_t from, std::int32_t to,
+             std::vector<std::int32_t>& order) {
+    std::vector<std::int32_t> next(most + 2, 0);
+    for (std::int32_t i = from; i < to; ++i) ++next[counts[i] + 1];
+    sum_up(next);
+    for (std::int32_t i = from; i < to; ++i) order[from + next[counts[i]]++] = i;
+}
+
 // Values by tile, input, then output; a tile's inputs by rising number of values.
 void build_sparse_linear(const Layer& layer, const std::uint8_t* mask, LayerStructure& s) {
     const std::int32_t inputs = layer.input.size();
@@ -77,8 +86,7 @@ void build_sparse_linear(const Layer& layer, const std::uint8_t* mask, LayerStru
     s.order.resize(inputs);
     std::iota(s.order.begin(), s.order.end(), 0);
     for (std::int32_t tile = 0; tile < inputs; tile += kInputTile)
-        std::stable_sort(s.order.begin() + tile, s.order.begin() + std::min(tile + kInputTile, inputs),
-                         [&](std::int32_t a, std::int32_t b) { return counts[a] < counts[b]; });
+        sort_by(counts, layer.op.outputs, tile, std::min(tile + kInputTile, inputs), s.order);
     s.start.assign(1, 0);
     for (std::int32_t i : s.order) {
         next[i] = s.start.back();
@@ -86,7 +94,9 @@ void build_sparse_linear(const Layer& layer, const std::uint8_t* mask, LayerStru
     }
     s.position.resize(found.size());
     s.output.resize(found.size());
+    s.rising.reserve(found.size());
     for_connections(found, inputs, [&](std::int32_t i, std::int32_t o, std::int32_t place) {
+        s.rising.push_back(next[i]);
         s.position[next[i]] = place;
         s.output[next[i]++] = o;
     });
@@ -95,7 +105,7 @@ void build_sparse_linear(const Layer& layer, const std::uint8_t* mask, LayerStru
 
 // The active values by the places that they have in the weight tensor.
 void build_rising(LayerStructure& s) {
-    if (s.mask.empty() && std::is_sorted(s.position.begin(), s.position.end())) return;
+    if (!s.rising.empty() || (s.mask.empty() && std::is_sorted(s.position.begin(), s.position.end()))) return;
     std::vector<std::int32_t> value_at(s.size, -1);
     for (std::size_t i = 0; i < s.position.size(); ++i)
         if (s.mask.empty() || s.mask[i] != 0.0f) value_at[s.position[i]] = std::int32_t(i);

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from feddst.engines.base import Job
 from feddst.protocol import Masks, Readjustment, generator
-from feddst.protocol.tensors import count_kept
+from feddst.protocol.tensors import count_kept, positions_in
 from feddst.sparsity import drop_smallest, grow_from_any, grow_largest
 
 
@@ -27,14 +27,15 @@ def readjust(client: Readjusting, orders: Readjustment, last_batch: Tensor) -> d
     held = client.masks
     early = _scores(client, orders, last_batch) if orders.growth.weights == "unpruned" else None
     kept = {name: _drop(client, orders, name) for name in orders.drop}
-    _apply(client, kept)
+    for name, mask in kept.items():
+        _zero(client, name, held[name] & ~mask)
     scores = early or _scores(client, orders, last_batch)
     masks = dict(held)
     for name, mask in kept.items():
         count = orders.budgets[name] - count_kept(mask)
         if orders.growth.grow_from == "any":
             grown, picked = grow_from_any(scores[name][None], mask[None], count)
-            _apply(client, {name: ~picked[0]})
+            _zero(client, name, picked[0])
         else:
             grown = grow_largest(scores[name][None], mask[None], count, held=held[name][None])
         masks[name] = grown[0]
@@ -65,8 +66,9 @@ def _scores(client: Readjusting, orders: Readjustment, last_batch: Tensor) -> di
     return {name: g.abs() for name, g in client.mean_gradient(images).items()}
 
 
-def _apply(client: Readjusting, masks: Masks) -> None:
+def _zero(client: Readjusting, name: str, where: Tensor) -> None:
+    """Set a layer's weights and their momentum to zero where a mask says so."""
+    at = positions_in(where)
     with torch.no_grad():
-        for name, mask in masks.items():
-            client.params[name].masked_fill_(~mask, 0.0)
-            client.velocity[name].masked_fill_(~mask, 0.0)
+        for values in (client.params[name], client.velocity[name]):
+            values.put_(at, values.new_zeros(len(at)))

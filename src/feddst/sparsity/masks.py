@@ -78,7 +78,7 @@ def _nth_largest(score: NDArray[Any], n: int, among: Flat) -> Any:
     """
     if n == 0:
         return np.inf
-    falling = -score[np.flatnonzero(among)]
+    falling = -np.compress(among, score)
     falling.partition(n - 1)
     return -falling[n - 1]
 
