@@ -31,6 +31,7 @@ constexpr int kRegisters = 16;
 #include "vectors.inc"
 #include "convolution.inc"
 #include "linear.inc"
+#include "sliding.inc"
 #include "pooling.inc"
 #include "elementwise.inc"
 

@@ -71,6 +71,7 @@ struct SparseConvolutionGradient {
     const std::int32_t* start;  // entries of each output plane: start[p] to start[p + 1]
     const std::int32_t* offset;  // in pixels, as in `Taps`
     float* sums;                // `width` floats for each entry, added to
+    float* bias_gradient;       // one for each plane, added to; null if there is no bias
 };
 
 struct DenseConvolutionGradient {
@@ -79,6 +80,7 @@ struct DenseConvolutionGradient {
     int rows;
     int columns;
     float* weight_gradient;  // [output planes, source planes, rows, columns], added to
+    float* bias_gradient;    // as above
 };
 
 // Numbers of a linear layer: [slices, features, images], with `stride` floats between slices.

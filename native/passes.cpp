@@ -196,11 +196,12 @@ void Session::convolve_back(Workspace& space, int i, int slice, bool whole) {
     const LayerStructure& s = structure_->layer(w);
     const Geometry& g = layer.geometry;
     const Map source = source_of(space, i, slice), given = padded_gradient(space, i, slice);
-    if (layer.op.bias) kernels_.plane_sums(given, biases_[w].gradient.data());
+    float* bias = layer.op.bias ? biases_[w].gradient.data() : nullptr;
     if (whole || s.mode == Mode::dense)
-        kernels_.dense_convolution_gradient({source, given, g.rows, g.columns, whole_[w].data()});
+        kernels_.dense_convolution_gradient({source, given, g.rows, g.columns, whole_[w].data(), bias});
     else
-        kernels_.sparse_convolution_gradient({source, given, s.start.data(), s.forward_offset.data(), sums_[w].data()});
+        kernels_.sparse_convolution_gradient(
+            {source, given, s.start.data(), s.forward_offset.data(), sums_[w].data(), bias});
     if (layer.first) return;
     const Map back = g.direct ? gradient(space, i - 1, slice) : source;
     const Reach reach = {given.height};
