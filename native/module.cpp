@@ -15,6 +15,7 @@
 
 #include "denormals.hpp"
 #include "dispatch.hpp"
+#include "exact.hpp"
 #include "session.hpp"
 
 namespace nb = nanobind;
@@ -24,6 +25,7 @@ namespace {
 
 using Floats = nb::ndarray<float, nb::c_contig, nb::device::cpu>;
 using ConstFloats = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
+using Doubles = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Integers = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Bytes = nb::ndarray<const std::uint8_t, nb::c_contig, nb::device::cpu>;
 using Sides = std::tuple<int, int, int, int, int, int>;
@@ -165,6 +167,12 @@ using MaybeFloats = std::vector<std::optional<Floats>>;
 NB_MODULE(_native, m) {
     using namespace feddst;
     m.def("supported", &supported);
+    m.def("add_exact",
+          [](const ConstFloats& values, double scale, const Doubles& coarse, const Doubles& fine) {
+              expect(values.size() == coarse.size() && values.size() == fine.size(), "the sums have another size");
+              add_exact(values.data(), std::int64_t(values.size()), scale, coarse.data(), fine.data());
+          },
+          nb::arg("values"), nb::arg("scale"), nb::arg("coarse").noconvert(), nb::arg("fine").noconvert());
     nb::class_<Network>(m, "Network")
         .def(nb::new_(&make_network), nb::arg("shape"), nb::arg("layers"))
         .def_prop_ro("outputs", &Network::outputs)

@@ -12,9 +12,11 @@ Description = tuple[str, int, Sides, bool, bool]
 """A layer: its kind, outputs, window, whether it has a bias, and whether an average counts padding."""
 
 _Floats = NDArray[np.float32]
+_Doubles = NDArray[np.float64]
 _Integers = NDArray[np.int64]
 
 def supported() -> list[str]: ...
+def add_exact(values: _Floats, scale: float, coarse: _Doubles, fine: _Doubles) -> None: ...
 
 class Network:
     def __init__(self, shape: tuple[int, int, int], layers: Sequence[Description]) -> None: ...

@@ -12,7 +12,17 @@ import torch
 from torch import Tensor
 
 from feddst.errors import TrainingError
-from feddst.protocol.fixedpoint import LIGHT_ROOM, LIGHT_UPDATES, ROOM, ExactSum, Parts, in_parts, value_of
+from feddst.protocol.fixedpoint import (
+    LIGHT_ROOM,
+    LIGHT_UPDATES,
+    ROOM,
+    ExactSum,
+    Parts,
+    in_a_row,
+    in_parts,
+    room_for,
+    value_of,
+)
 from feddst.protocol.tensors import Masks, Positions, Tensors, positions_in, positions_of, spread
 from feddst.protocol.update import Update
 
@@ -40,10 +50,15 @@ class Row:
     places: dict[Key, slice]
     weight: int = 0
 
-    def add(self, parts: Parts, weight: int) -> None:
-        """Add one update, or the sum of several."""
-        self.total.add(parts)
+    def add(self, values: Tensor, weight: int) -> None:
+        """Add one update, its tensors in a row."""
+        self.total.add_times(values, weight)
         self.weight += weight
+
+    def merge(self, other: "Row") -> None:
+        """Add the sum of several."""
+        self.total.add(other.total.parts)
+        self.weight += other.weight
 
     def parts(self, key: Key) -> Parts:
         """The sum of one tensor."""
@@ -94,13 +109,13 @@ class SparseSum:
         """Add one client's update."""
         groups: dict[str, Tensors] = {"params": update.params, "buffers": update.buffers, **update.extra}
         tensors = {(group, name): value for group, named in groups.items() for name, value in named.items()}
-        parts, room = in_parts(tensors.values(), update.weight)
-        self._grow(room, 1)
+        values = in_a_row(tensors.values())
+        self._grow(room_for(values, update.weight), 1)
         form = tuple((key, value.shape, value.dtype) for key, value in tensors.items())
         if update.masks is None:
-            self._row(form, parts[0].device).add(parts, update.weight)
+            self._row(form, values.device).add(values, update.weight)
         else:
-            self._add_wholes(form, parts, update.weight, update.masks)
+            self._add_wholes(form, in_parts(values, update.weight), update.weight, update.masks)
         self.weight += update.weight
 
     def merge(self, other: "SparseSum") -> None:
@@ -109,7 +124,7 @@ class SparseSum:
         for key, kind in other._kinds.items():
             self._kinds.setdefault(key, kind)
         for form, row in other._rows.items():
-            self._row(form, row.total.device).add(row.total.parts, row.weight)
+            self._row(form, row.total.device).merge(row)
         for key, whole in other._wholes.items():
             self._whole(key, whole.total.device).merge(whole)
         self.weight += other.weight

@@ -12,6 +12,11 @@ from torch import Tensor
 
 from feddst.errors import TrainingError
 
+try:
+    from feddst import _native
+except ImportError:
+    _native = None  # type: ignore[assignment]
+
 _COARSE = 2.0**20
 _FINE = 2.0**60
 ROOM = 2**42
@@ -24,23 +29,28 @@ Parts = tuple[Tensor, Tensor]
 """Coarse and fine parts, [n] each."""
 
 
-def in_parts(tensors: Iterable[Tensor], weight: int) -> tuple[Parts, int]:
-    """Tensors times a weight, one after another, in parts; and what the largest of them adds to the bound."""
-    flat = [value.reshape(-1) for value in tensors] or [torch.empty(0)]
-    if len({value.dtype for value in flat}) > 1:
-        flat = [value.double() for value in flat]
-    terms = torch.cat(flat).double().mul_(weight * _COARSE)
-    room = _room_for(terms)
+def in_parts(values: Tensor, weight: int) -> Parts:
+    """A tensor times a weight in parts."""
+    terms = values.double().mul_(weight * _COARSE)
     coarse = terms.round()
-    return (coarse, terms.sub_(coarse).mul_(_FINE / _COARSE).round_()), room
+    return coarse, terms.sub_(coarse).mul_(_FINE / _COARSE).round_()
 
 
-def _room_for(terms: Tensor) -> int:
-    low, high = torch.aminmax(terms) if terms.numel() else (0.0, 0.0)
-    largest = max(-float(low), float(high)) / _COARSE
+def room_for(values: Tensor, weight: int) -> int:
+    """What a tensor times a weight adds to the bound."""
+    low, high = torch.aminmax(values) if values.numel() else (0.0, 0.0)
+    largest = max(-float(low), float(high)) * weight
     if not largest < ROOM:
         raise TrainingError(f"an update holds {largest:g}, too large to average (or not a number)")
     return int(largest) + 1
+
+
+def in_a_row(tensors: Iterable[Tensor]) -> Tensor:
+    """Tensors one after another, [n]; in float64 unless they are of one kind."""
+    flat = [value.reshape(-1) for value in tensors] or [torch.empty(0)]
+    if len({value.dtype for value in flat}) > 1:
+        flat = [value.double() for value in flat]
+    return torch.cat(flat)
 
 
 def value_of(parts: Parts) -> Tensor:
@@ -53,6 +63,7 @@ class ExactSum:
     """A sum of parts; `wide` if it may become larger than float64 holds exactly."""
 
     def __init__(self, size: int, device: torch.device, *, wide: bool) -> None:
+        self._wide = wide
         dtype = torch.int64 if wide else torch.float64
         zeros = torch.zeros(2, size, dtype=dtype, device=device)
         self.parts = (zeros[0], zeros[1])
@@ -61,6 +72,14 @@ class ExactSum:
     def device(self) -> torch.device:
         """Where it is."""
         return self.parts[0].device
+
+    def add_times(self, values: Tensor, weight: int) -> None:
+        """Add a tensor of the same length times a weight."""
+        coarse, fine = self.parts
+        if _native is not None and values.dtype is torch.float32 and not values.is_cuda and not self._wide:
+            _native.add_exact(values.numpy(), weight * _COARSE, coarse.numpy(), fine.numpy())
+        else:
+            self.add(in_parts(values, weight))
 
     def add(self, parts: Parts, at: Tensor | None = None) -> None:
         """Add parts of the same length, or others at the flat indices `at`, each named once."""
@@ -72,5 +91,6 @@ class ExactSum:
 
     def widen(self) -> None:
         """Make room for larger numbers."""
+        self._wide = True
         coarse, fine = self.parts
         self.parts = (coarse.to(torch.int64), fine.to(torch.int64))

@@ -1,0 +1,12 @@
+// Sums in fixed point, as feddst.protocol.fixedpoint defines them.
+#pragma once
+
+#include <cstdint>
+
+namespace feddst {
+
+// Adds scale * values to a sum of whole numbers: the nearest whole number to `coarse`, what is left in units of 2^-40 to
+// `fine`.
+void add_exact(const float* values, std::int64_t count, double scale, double* coarse, double* fine);
+
+}  // namespace feddst
