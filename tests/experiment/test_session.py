@@ -1,7 +1,7 @@
 """Whole runs on a small federation: learning, stopping, resuming bit for bit, and failing without loss."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from torch import nn
 
 import feddst
 from feddst.data import Dataset, Federation, federate
-from feddst.engines import Assignment, ReferenceEngine, Reply, make_engine
+from feddst.engines import Assignment, Deliver, ReferenceEngine, make_engine
 from feddst.errors import CheckpointError, ModelError, OptionError, TrainingError
 from feddst.experiment import Result, RunConfig, run
 from feddst.experiment.loop import Silent, play
@@ -158,8 +158,9 @@ def test_a_run_whose_rows_are_gone_is_not_resumed(tmp_path: Path, small_config: 
 
 def test_arrival_does_not_matter_even_when_a_client_comes_twice(small_config: Configure, small_data: Dataset) -> None:
     class Backwards(ReferenceEngine):
-        def train(self, assignments: Sequence[Assignment]) -> Iterator[tuple[int, Reply]]:
-            yield from reversed(list(super().train(assignments)))
+        def train(self, assignments: Sequence[Assignment], deliver: Deliver) -> None:
+            for index in reversed(range(len(assignments))):
+                deliver(index, self.answer(assignments[index]))
 
     config = small_config(
         method="feddst+fedprox",

@@ -2,7 +2,7 @@
 
 import logging
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from feddst.data import Dataset, federate
-from feddst.engines import Assignment, ReferenceEngine, Reply
+from feddst.engines import Assignment, Deliver, ReferenceEngine, Reply
 from feddst.errors import ModelError, OptionError, TrainingError
 from feddst.experiment import CompareConfig, RunConfig, compare, run
 from feddst.experiment.loop import Silent, play
@@ -33,12 +33,15 @@ class Tampering(ReferenceEngine):
         self._spoil = spoil
         self.up = self.down = 0
 
-    def train(self, assignments: Sequence[Assignment]) -> Iterator[tuple[int, Reply]]:
+    def train(self, assignments: Sequence[Assignment], deliver: Deliver) -> None:
         self.down += sum(len(one.parcel.payload) for one in assignments)
-        for index, reply in super().train(assignments):
+
+        def tamper(index: int, reply: Reply) -> None:
             payload = self._spoil(index, reply.payload)
             self.up += len(payload)
-            yield index, replace(reply, payload=payload)
+            deliver(index, replace(reply, payload=payload))
+
+        super().train(assignments, tamper)
 
 
 def played(config: RunConfig, data: Dataset, spoil: Callable[[int, bytes], bytes]) -> tuple[Run, Tampering]:

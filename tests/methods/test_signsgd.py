@@ -1,7 +1,7 @@
 """Stochastic-sign SGD by hand and by chance: votes, their expectation, the majority, and digits."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from feddst.data import Dataset, federate
-from feddst.engines import Assignment, Job, ReferenceEngine, Reply
+from feddst.engines import Assignment, Deliver, Job, ReferenceEngine, Reply
 from feddst.engines.reports import _signs
 from feddst.engines.torch_client import train_client
 from feddst.errors import ModelError, OptionError, TrainingError
@@ -181,9 +181,11 @@ def test_a_resumed_run_is_the_unbroken_one(digits: Dataset, tmp_path: Path) -> N
 
 def test_nobody_has_two_votes(digits: Dataset, rewritten: Callable[[bytes, int], bytes]) -> None:
     class Stuffing(ReferenceEngine):
-        def train(self, assignments: Sequence[Assignment]) -> Iterator[tuple[int, Reply]]:
-            for index, reply in super().train(assignments):
-                yield index, replace(reply, payload=rewritten(reply.payload, 2)) if index == 0 else reply
+        def train(self, assignments: Sequence[Assignment], deliver: Deliver) -> None:
+            def stuff(index: int, reply: Reply) -> None:
+                deliver(index, replace(reply, payload=rewritten(reply.payload, 2)) if index == 0 else reply)
+
+            super().train(assignments, stuff)
 
     config = updated(RunConfig(), {**SMALL, "rounds": 1})
     one = Run(config, federate(config.data, 0, digits), make_module(network, 0))

@@ -1,6 +1,6 @@
 """What an engine is: something that carries out clients' work and evaluates models."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -83,11 +83,15 @@ class Evaluation:
     loss: float
 
 
+Deliver = Callable[[int, Reply], None]
+"""Takes a reply, and the index of its assignment. May be called in another thread than the one that waits for it."""
+
+
 class Engine(Protocol):
     """Assignments of several runs may be mixed: a run of ten seeds in lockstep is one long list of them."""
 
-    def train(self, assignments: Sequence[Assignment]) -> Iterator[tuple[int, Reply]]:
-        """Carry them out, giving each reply with its assignment's index, in any order."""
+    def train(self, assignments: Sequence[Assignment], deliver: Deliver) -> None:
+        """Carry them out, and deliver each reply with its assignment's index: one at a time, in any order."""
         ...
 
     def evaluate(self, exams: Sequence[Exam]) -> list[Evaluation]:

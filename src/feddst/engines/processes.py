@@ -5,7 +5,7 @@ import pickle
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from queue import SimpleQueue
@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from feddst.data import Dataset
-from feddst.engines.base import Assignment, Evaluation, Exam, Reply
+from feddst.engines.base import Assignment, Deliver, Evaluation, Exam
 from feddst.engines.reference import CHUNK, joined
 from feddst.engines.worker import Chunk, Load, Request, Setup, receive, send
 from feddst.errors import TrainingError
@@ -35,11 +35,11 @@ class ProcessEngine:
             send(worker.stdin, Setup(module, _test_part(dataset), tuple(CODECS.values())))
             self._idle.put(worker)
 
-    def train(self, assignments: Sequence[Assignment]) -> Iterator[tuple[int, Reply]]:
+    def train(self, assignments: Sequence[Assignment], deliver: Deliver) -> None:
         futures = {self._threads.submit(self._ask, one): index for index, one in enumerate(assignments)}
         try:
             for future in as_completed(futures):
-                yield futures[future], future.result()
+                deliver(futures[future], future.result())
         finally:
             for future in futures:
                 future.cancel()

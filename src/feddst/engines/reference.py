@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from feddst.data import Dataset
-from feddst.engines.base import Assignment, Evaluation, Exam, Reply
+from feddst.engines.base import Assignment, Deliver, Evaluation, Exam, Reply
 from feddst.engines.exchange import Parcels, answer
 from feddst.engines.torch_client import train_client
 from feddst.models import load
@@ -27,12 +27,15 @@ class ReferenceEngine:
         self._dataset = dataset
         self._device = device
 
-    def train(self, assignments: Sequence[Assignment]) -> Iterator[tuple[int, Reply]]:
+    def train(self, assignments: Sequence[Assignment], deliver: Deliver) -> None:
         for index, assignment in enumerate(assignments):
-            with reproducible():
-                placed = self._placed(assignment)
-                reply = answer(Parcels(self._module).open(placed), placed, partial(train_client, self._module))
-            yield index, reply
+            deliver(index, self.answer(assignment))
+
+    def answer(self, assignment: Assignment) -> Reply:
+        """Carry out one assignment."""
+        with reproducible():
+            placed = self._placed(assignment)
+            return answer(Parcels(self._module).open(placed), placed, partial(train_client, self._module))
 
     def evaluate(self, exams: Sequence[Exam]) -> list[Evaluation]:
         return [self.examine(exam) for exam in exams]

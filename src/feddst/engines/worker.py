@@ -82,8 +82,7 @@ class Worker:
 
     def answer(self, request: Request) -> Any:
         if isinstance(request, Assignment):
-            [(_, reply)] = self._engine.train([request])
-            return reply
+            return self._engine.answer(request)
         if isinstance(request, Exam):
             return self._engine.examine(request)
         if isinstance(request, Chunk):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from feddst.engines import Engine
+from feddst.engines import Engine, Reply
 from feddst.engines.reference import reproducible
 from feddst.experiment.metrics import Row
 from feddst.experiment.run import Run
@@ -55,9 +55,12 @@ def play(runs: Sequence[Run], engine: Engine, watcher: Watcher) -> bool:
 
 def _round(runs: Sequence[Run], engine: Engine, watcher: Watcher) -> None:
     given = [(run, place, assignment) for run in runs for place, assignment in enumerate(run.open_round())]
-    for index, reply in engine.train([assignment for _, _, assignment in given]):
+
+    def receive(index: int, reply: Reply) -> None:
         run, place, _ = given[index]
         run.receive(place, reply)
+
+    engine.train([assignment for _, _, assignment in given], receive)
     exams = {id(run): run.exams() if run.close_round() else [] for run in runs}
     results = iter(engine.evaluate([exam for run in runs for exam in exams[id(run)]]))
     for run in runs:

@@ -6,7 +6,7 @@ differ by less than rounding could change places, but none are that close here, 
 """
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from feddst import _native
 from feddst.data import Dataset, federate
 from feddst.engines import (
     Assignment,
+    Engine,
     EngineConfig,
     Exam,
     Job,
@@ -32,7 +33,7 @@ from feddst.engines import (
 from feddst.engines.native.chain import read_chain
 from feddst.engines.native.engine import NativeEngine
 from feddst.engines.native.library import ISA_VARIABLE
-from feddst.errors import OptionError, TrainingError
+from feddst.errors import OptionError, TrainingError, WireError
 from feddst.experiment import RunConfig, run
 from feddst.experiment.loop import Silent
 from feddst.experiment.metrics import Row
@@ -178,13 +179,19 @@ def assert_updates_agree(found: Update, expected: Update) -> None:
         assert_tensors_near(found.extra[kind], tensors, 0.0 if kind == "sign" else 1e-4 * most)
 
 
+def replies(engine: Engine, given: Sequence[Assignment]) -> dict[int, Reply]:
+    found: dict[int, Reply] = {}
+    engine.train(given, found.__setitem__)
+    return found
+
+
+def refuse(index: int, reply: Reply) -> None:
+    raise WireError(f"refused: {len(reply.payload)} bytes of assignment {index}")
+
+
 def assert_replies_agree(
-    native: Sequence[tuple[int, Reply]],
-    reference: Sequence[tuple[int, Reply]],
-    given: Sequence[Assignment],
-    module: nn.Module,
+    found: Mapping[int, Reply], expected: Mapping[int, Reply], given: Sequence[Assignment], module: nn.Module
 ) -> None:
-    found, expected = dict(native), dict(reference)
     assert found.keys() == expected.keys() == set(range(len(given)))
     for index, one in enumerate(given):
         assert_updates_agree(update_in(found[index], one, module), update_in(expected[index], one, module))
@@ -203,9 +210,9 @@ def play_beside(
     one, played = Run(options, federate(options.data, options.seed, data), module), []
     for _ in range(rounds):
         given = one.open_round()
-        replies = list(reference.train(given))
-        assert_replies_agree(list(native.train(given)), replies, given, module)
-        for place, reply in replies:
+        expected = replies(reference, given)
+        assert_replies_agree(replies(native, given), expected, given, module)
+        for place, reply in expected.items():
             one.receive(place, reply)
         one.close_round()
         exams = one.exams()
@@ -396,10 +403,10 @@ def test_any_number_of_workers_gives_the_same_bits(module: nn.Module, digits: Da
     params = initial_model(module).params
     exams = [Exam(params), Exam(params, images=torch.arange(0, 800, 3)), Exam(masked(params, {}))]
     with closing(native_engine(module, digits, 1)) as alone, closing(native_engine(module, digits, 3)) as several:
-        first, second = dict(alone.train(given)), dict(several.train(given))
+        first, second = replies(alone, given), replies(several, given)
         assert len(first) == len(given) >= 13
         assert_same_bits(first, second)
-        assert_same_bits(first, dict(several.train(given)))  # and nothing is remembered
+        assert_same_bits(first, replies(several, given))  # and nothing is remembered
         for one, two in zip(alone.evaluate(exams), several.evaluate(exams), strict=True):
             assert torch.equal(one.correct, two.correct)
             assert one.loss == two.loss
@@ -410,7 +417,7 @@ def test_what_an_engine_is_given_stays_as_it_was(module: nn.Module, digits: Data
     before = copy.deepcopy([(one.inputs, one.labels, one.state.tensors, one.initial) for one in given])
     kept = copy.deepcopy(params)
     with closing(native_engine(module, digits, 2)) as engine:
-        list(engine.train(given))
+        replies(engine, given)
         engine.evaluate([Exam(params)])
     for (inputs, labels, state, initial), one in zip(before, given, strict=True):
         assert torch.equal(inputs, one.inputs)
@@ -424,12 +431,12 @@ def test_one_client_that_diverges_is_an_error_that_the_engine_survives(module: n
     given = mixed_assignments(module, digits)
     work = replace(given[1].work, local=replace(given[1].work.local, lr=1e30))
     with closing(native_engine(module, digits, 2)) as engine:
-        expected = dict(engine.train(given))
+        expected = replies(engine, given)
         with pytest.raises(TrainingError, match=f"client {given[1].client} diverged in round 1"):
-            list(engine.train([given[0], replace(given[1], work=work), *given[2:]]))
-        left_early = engine.train(given)
-        next(iter(left_early))
-        assert_same_bits(dict(engine.train(given)), expected)
+            replies(engine, [given[0], replace(given[1], work=work), *given[2:]])
+        with pytest.raises(WireError, match="refused"):
+            engine.train(given, refuse)
+        assert_same_bits(replies(engine, given), expected)
 
 
 @pytest.mark.parametrize("density", [1.0, 0.3, 0.0])

@@ -2,7 +2,7 @@
 
 import copy
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from feddst import _native
 from feddst.data import Dataset
-from feddst.engines.base import Assignment, Evaluation, Exam, Reply
+from feddst.engines.base import Assignment, Deliver, Evaluation, Exam, Reply
 from feddst.engines.exchange import Parcels, answer
 from feddst.engines.native.beginnings import Beginnings
 from feddst.engines.native.chain import Chain
@@ -37,13 +37,14 @@ class NativeEngine:
         self._sessions: list[_native.Session] = []
         self._team = Team(workers)
 
-    def train(self, assignments: Sequence[Assignment]) -> Iterator[tuple[int, Reply]]:
+    def train(self, assignments: Sequence[Assignment], deliver: Deliver) -> None:
         parcels = Parcels(self._module)
-        return self._team.each([partial(self._answer, parcels, one) for one in assignments])
+        self._team.share([partial(self._answer, parcels, one) for one in assignments], deliver)
 
     def evaluate(self, exams: Sequence[Exam]) -> list[Evaluation]:
         handed_out = [self._chunks(exam) for exam in exams]
-        marks = dict(self._team.each([task for tasks in handed_out for task in tasks]))
+        marks: dict[int, tuple[Tensor, float]] = {}
+        self._team.share([task for tasks in handed_out for task in tasks], marks.__setitem__)
         in_order = iter([marks[i] for i in range(len(marks))])
         return [joined([next(in_order) for _ in tasks]) for tasks in handed_out]
 
