@@ -14,7 +14,7 @@ from feddst.engines.client import Client, beginning, outcome, train
 from feddst.engines.native.beginnings import Beginnings
 from feddst.engines.native.chain import Chain
 from feddst.models import load
-from feddst.protocol import Masks, Positions, Tensors
+from feddst.protocol import Masks, Positions, Tensors, packed, positions_of
 from feddst.protocol.minibatches import Indices
 
 
@@ -44,8 +44,9 @@ class NativeClient(Client):
     """A client whose weights are in a session while it trains; `params` and `velocity` hold them when exposed."""
 
     bench: Workbench
-    structure: _native.Structure
     received: Tensors
+    structure: _native.Structure
+    exposed: bool = False
 
     def begin(self, weights: _native.Weights) -> None:
         """Bring the received weights into the session."""
@@ -55,6 +56,8 @@ class NativeClient(Client):
             self.bench.session.set_anchor(weights)
 
     def epochs(self, epochs: Sequence[Sequence[Indices]]) -> list[float]:
+        if self.exposed:
+            self._return()
         local, batches = self.job.work.local, [batch for epoch in epochs for batch in epoch]
         # One call for them all: each would wait for Python's lock when it comes back.
         losses = iter(
@@ -88,19 +91,19 @@ class NativeClient(Client):
         return self.bench.module, dict(self.bench.module.named_parameters())
 
     def expose(self) -> None:
+        if self.exposed:
+            return
         self.params, self.velocity = self._room(), self._room()
         self.bench.session.store(*self.bench.beginnings.arrays(self.params))
         self.bench.session.store(*self.bench.beginnings.arrays(self.velocity), velocity=True)
+        self.exposed = True
 
     def adopt(self, masks: Masks) -> None:
         self.masks = masks
-        self.structure = self.bench.beginnings.structure(masks)
-        self._load()
-        self.bench.session.load_velocity(*self.bench.beginnings.arrays(self.velocity))
-        if self._pull():
-            self.bench.session.set_anchor(self.bench.beginnings.weights(self.structure, self.received))
 
     def final(self, positions: Positions | None) -> dict[str, Tensor]:
+        if self.exposed:
+            return packed(self.params, positions_of(self.masks) if positions is None else positions)
         names = [name for pair in zip(self.bench.chain.weights, self.bench.chain.biases, strict=True) for name in pair]
         there = [name for name in names if name is not None]
         shapes = self.bench.shapes
@@ -115,6 +118,15 @@ class NativeClient(Client):
 
     def buffers(self) -> dict[str, Tensor]:
         return {}
+
+    def _return(self) -> None:
+        """Go on in the session, with `masks`, `params` and `velocity` as they are."""
+        self.structure = self.bench.beginnings.structure(self.masks)
+        self._load()
+        self.bench.session.load_velocity(*self.bench.beginnings.arrays(self.velocity))
+        if self._pull():
+            self.bench.session.set_anchor(self.bench.beginnings.weights(self.structure, self.received))
+        self.exposed = False
 
     def _load(self) -> None:
         """Bring `params` into the session, with no momentum."""
