@@ -44,7 +44,7 @@ class CpuBench:
         "rounds: whole rounds; kernels: layers by density; evaluation: tests of a network",
     )
     turns: int = option(3, "how often each has its turn", at_least=1)
-    rounds: int = option(3, "timed rounds of each kind in a turn, after one that is not timed", at_least=1)
+    rounds: int = option(3, "timed rounds of PyTorch in a turn, after one that is not timed; ours are ten", at_least=1)
     clients: int = option(20, "clients, all of which take part in every round", at_least=1)
     epochs: int = option(10, "passes over a client's images in a round", at_least=1)
     repeats: int = option(20, "times that a layer is timed in a turn, at most: slow ones fewer", at_least=1)

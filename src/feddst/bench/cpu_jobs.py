@@ -28,7 +28,8 @@ CIFAR_IMAGES = 100
 
 _CIFAR_SHAPE = (3, 32, 32)
 _ENDLESS = 10**9
-_EVERY = 2
+INTERVAL = 10
+"""ΔR of the paper: one round in so many readjusts masks."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class CpuJob:
         return make_method(self.config(case, EngineConfig())).init(initial_model(self.module), self.seed)
 
     def config(self, case: Case, engine: EngineConfig) -> RunConfig:
-        """A run without end or evaluation; FedDST readjusts masks in every other round, the second being the first."""
+        """A run without end or evaluation; FedDST readjusts masks in one round of ten."""
         local, clients = self.training, self.federation.num_clients
         options: dict[str, Any] = {
             "seed": self.seed,
@@ -108,7 +109,7 @@ class CpuJob:
         return configure(
             method="feddst",
             sparsity={"level": case.level, "distribution": case.distribution},
-            readjust={"every": _EVERY, "until": _ENDLESS},
+            readjust={"every": INTERVAL, "until": _ENDLESS},
             **options,
         )
 
@@ -125,7 +126,7 @@ def make_job(name: JobName, clients: int, epochs: int, seed: int) -> CpuJob:
 
 def readjusts(round: int) -> bool:
     """Whether masks are readjusted in this round, counted from 1."""
-    return round % _EVERY == 0
+    return round % INTERVAL == 0
 
 
 def _made_up(clients: int, seed: int) -> Federation:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from feddst.bench.cpu_arithmetic import round_flops
-from feddst.bench.cpu_jobs import Case, CpuJob, readjusts
+from feddst.bench.cpu_jobs import INTERVAL, Case, CpuJob, readjusts
 from feddst.bench.rivals.torch_processes import TorchProcesses
 from feddst.bench.timing import Timing
 from feddst.engines import make_engine
@@ -20,9 +20,6 @@ from feddst.experiment.run import Run
 from feddst.protocol import count_active
 
 RunnerName = Literal["PyTorch", "native", "reference"]
-
-INTERVAL = 10
-"""ΔR of the paper: one round in so many readjusts masks."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +65,7 @@ class RoundRow:
 
 
 class Runner:
-    """Somebody who has turns at one job; `turn` does `rounds` timed rounds of each kind that there is."""
+    """Somebody who has turns at one job: some rounds of PyTorch, or ten of ours, one of which readjusts masks."""
 
     def __init__(self, job: CpuJob, name: RunnerName, case: Case, turn: Callable[[], Laps]) -> None:
         self.label = name if name == "PyTorch" else f"{name}, {case}"
@@ -96,7 +93,7 @@ def make_runners(
     """PyTorch, the native engine with each network and, if wanted, the reference engine with each."""
     kinds: list[Literal["native", "reference"]] = ["native", "reference"] if reference else ["native"]
     ours = [
-        Runner(job, kind, case, _our_turn(job, case, EngineConfig(kind=kind, workers=workers), rounds))
+        Runner(job, kind, case, _our_turn(job, case, EngineConfig(kind=kind, workers=workers)))
         for kind in kinds
         for case in cases
     ]
@@ -112,12 +109,11 @@ def _torch_turn(job: CpuJob, rounds: int, workers: int) -> Callable[[], Laps]:
     return turn
 
 
-def _our_turn(job: CpuJob, case: Case, engine: EngineConfig, rounds: int) -> Callable[[], Laps]:
+def _our_turn(job: CpuJob, case: Case, engine: EngineConfig) -> Callable[[], Laps]:
     config = job.config(case, engine)
-    last = 1 + rounds * (2 if case.level else 1)
 
     def turn() -> Laps:
-        module, watch = copy.deepcopy(job.module), _Stopwatch(last)
+        module, watch = copy.deepcopy(job.module), _Stopwatch(1 + INTERVAL)
         run = Run(config, job.federation, module)
         with closing(make_engine(config.engine, module, job.federation.dataset)) as running:
             play([run], running, watch)

@@ -5,8 +5,9 @@ from typing import Any
 
 from feddst.bench.cpu import CpuRecord
 from feddst.bench.cpu_arithmetic import SIZE
+from feddst.bench.cpu_jobs import INTERVAL
 from feddst.bench.cpu_kernels import BATCHES, CrossingRow, KernelRow
-from feddst.bench.cpu_rounds import INTERVAL, RoundRow
+from feddst.bench.cpu_rounds import RoundRow
 from feddst.bench.cpu_targets import verdicts
 from feddst.bench.tables import Table, paragraphs
 from feddst.bench.timing import Timing
@@ -49,10 +50,10 @@ def _rounds(record: CpuRecord) -> Table:
         f"Seconds of a round, with {counted(record.workers, 'thread')} of ours or as many processes of PyTorch, which "
         "train dense networks. Ours are whole rounds of a run: broadcasts and updates as bytes, training, aggregation, "
         "pruning, metrics; but no evaluation. Each runner had its turn, then each another, and so on; the first round "
-        "of a turn is not timed. readjusting: rounds in which clients readjust masks; each of FedDST's other rounds "
-        "follows one, so that it sends a new mask. ×: how many times as long PyTorch takes, by medians and by shortest "
-        f"rounds; 1 in {INTERVAL}: by medians, if one round in {INTERVAL} readjusts masks. mnist: 40 images a client "
-        "in minibatches of 32 and 8. cifar10: 100 images a client, in minibatches of 32 and one of 4; they are noise, "
+        "of a turn is not timed. readjusting: rounds in which clients readjust masks, one of ten; the round after it, "
+        "which has new masks to send, counts as an ordinary one. ×: how many times as long PyTorch takes, by medians "
+        f"and by shortest rounds; 1 in {INTERVAL}: by medians, if one round in {INTERVAL} readjusts masks. "
+        "mnist: 40 images a client in minibatches of 32 and 8. cifar10: 100 images a client, in minibatches of 32 and one of 4; they are noise, "
         "on which times depend little." + _others(record)
     )
     times = ("median s", "min s", "×", "× min")
