@@ -53,8 +53,8 @@ def _rounds(record: CpuRecord) -> Table:
         "of a turn is not timed. readjusting: rounds in which clients readjust masks, one of ten; the round after it, "
         "which has new masks to send, counts as an ordinary one. ×: how many times as long PyTorch takes, by medians "
         f"and by shortest rounds; 1 in {INTERVAL}: by medians, if one round in {INTERVAL} readjusts masks. "
-        "mnist: 40 images a client in minibatches of 32 and 8. cifar10: 100 images a client, in minibatches of 32 and one of 4; they are noise, "
-        "on which times depend little." + _others(record)
+        "mnist: 40 images a client in minibatches of 32 and 8. cifar10: 100 images a client, in minibatches of 32 and "
+        "one of 4; they are noise, on which times depend little." + _others(record)
     )
     times = ("median s", "min s", "×", "× min")
     heading = (*_WHO, *times, "readjusting: median s", "min s", "×", f"× 1 in {INTERVAL}")
