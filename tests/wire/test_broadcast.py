@@ -15,6 +15,7 @@ from feddst.errors import WireError
 from feddst.protocol import Broadcast, ClientWork, LocalTraining, Masks, Tensors, Update, generator, masked
 from feddst.wire import (
     Downlink,
+    Inbox,
     MaskHistory,
     Reference,
     WireConfig,
@@ -106,6 +107,31 @@ def test_a_reference_is_the_broadcast_and_what_follows_from_it(
         _assert_same_tensors(found.positions, anew.positions)
         _assert_same_tensors(found.values, anew.values)
         assert (found.active, found.mask_name) == (anew.active, anew.mask_name)
+
+
+def test_an_inbox_shares_what_has_the_same_content_and_nothing_else() -> None:
+    first, history = broadcast_of(3, [(9, 30), (70,)], [0.5, None]), MaskHistory(8)
+    Downlink(first, WireConfig(), history, seed=1).parcel_for(0)
+    drawn = broadcast_of(3, [(9, 30), (70,)], [0.5, None], round=2)
+    second = replace(drawn, params=_without(drawn.params, first.masks), masks=first.masks)
+    downlink = Downlink(second, WireConfig(), history, seed=1)
+    knowing, new = downlink.parcel_for(0), downlink.parcel_for(1)
+    assert knowing.payload != new.payload  # only one of them has a mask in it
+    inbox = Inbox(Reference(second).layout)
+    found = inbox.open(knowing.payload, knowing.held)
+    assert_same(found.broadcast, second)
+    assert inbox.open(new.payload, new.held) is found
+    moved = {**second.params, "layer1": second.params["layer1"] + 1}
+    for other in (
+        replace(second, params=moved),
+        replace(second, round=3),
+        replace(second, buffers={**second.buffers, "seen": torch.tensor(7)}),
+        replace(
+            second, params={**second.params, "layer0": torch.zeros(9, 30)}, masks={"layer0": ~second.masks["layer0"]}
+        ),
+    ):
+        parcel = Downlink(other, WireConfig(), MaskHistory(8), seed=1).parcel_for(0)
+        assert_same(inbox.open(parcel.payload, parcel.held).broadcast, other)
 
 
 @pytest.mark.parametrize(("codec", "largest"), [("q8", 1 / 127), ("bfloat16", 2.0**-8), ("float16", 2.0**-11)])
