@@ -8,6 +8,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <array>
+#include <chrono>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -104,6 +105,28 @@ Images checked(const Network& network, const ConstFloats& inputs, const Integers
     return {inputs.data(), labels.data()};
 }
 
+// Lets Python look, now and then, whether somebody has pressed Ctrl-C; only its main thread is ever told.
+class Interruption {
+public:
+    Interruption() {
+        const nb::module_ threading = nb::module_::import_("threading");
+        listens_ = threading.attr("current_thread")().is(threading.attr("main_thread")());
+    }
+
+    // To be called without Python's lock; throws if the handler raised something.
+    void check() {
+        const auto now = std::chrono::steady_clock::now();
+        if (!listens_ || now - last_ < std::chrono::milliseconds(100)) return;
+        last_ = now;
+        nb::gil_scoped_acquire acquire;
+        if (PyErr_CheckSignals()) throw nb::python_error();
+    }
+
+private:
+    bool listens_;
+    std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
 // Steps on minibatches, one after another; returns the sum of the images' losses for each.
 std::vector<double> train(Session& session, const ConstFloats& inputs, const Integers& labels, const Integers& order,
                           const std::vector<int>& sizes, float rate, float momentum, float decay, float proximal) {
@@ -115,12 +138,14 @@ std::vector<double> train(Session& session, const ConstFloats& inputs, const Int
     }
     expect(all == std::int64_t(order.size()), "the minibatches do not add up to the images");
     expect(session.structure(), "no weights are loaded");
+    Interruption interruption;
     nb::gil_scoped_release release;
     FlushDenormals flush;
     std::vector<double> losses;
     const std::int64_t* next = order.data();
     for (int size : sizes) {
         if (session.stopped()) throw std::runtime_error("the session was stopped");
+        interruption.check();
         losses.push_back(session.step(images, next, size, {rate, momentum, decay, proximal}));
         next += size;
     }

@@ -31,9 +31,11 @@ class Beginnings:
         job = begun.job
         if job.work.ticket is not None:
             return self.weights(self.structure(begun.masks), begun.weights)
+        if job.work.keep:
+            with self._lock:
+                structure = self._shared(begun.masks)
+            return self.weights(structure, begun.weights)
         with self._lock:
-            if job.work.keep:
-                return self.weights(self._shared(begun.masks), begun.weights)
             if self._broadcast is None or self._broadcast[0] is not job.broadcast:
                 self._broadcast = job.broadcast, self.weights(self._shared(begun.masks), begun.weights)
             return self._broadcast[1]

@@ -20,7 +20,7 @@ from feddst.engines.native.chain import Chain
 from feddst.engines.native.client import Workbench, train_client
 from feddst.engines.native.library import chosen_isa
 from feddst.engines.native.team import Task, Team
-from feddst.engines.reference import CHUNK, joined
+from feddst.engines.reference import CHUNK, joined, reproducible
 
 
 class NativeEngine:
@@ -39,12 +39,14 @@ class NativeEngine:
 
     def train(self, assignments: Sequence[Assignment], deliver: Deliver) -> None:
         parcels = Parcels(self._module)
-        self._team.share([partial(self._answer, parcels, one) for one in assignments], deliver)
+        with reproducible():
+            self._team.share([partial(self._answer, parcels, one) for one in assignments], deliver)
 
     def evaluate(self, exams: Sequence[Exam]) -> list[Evaluation]:
         handed_out = [self._chunks(exam) for exam in exams]
         marks: dict[int, tuple[Tensor, float]] = {}
-        self._team.share([task for tasks in handed_out for task in tasks], marks.__setitem__)
+        with reproducible():
+            self._team.share([task for tasks in handed_out for task in tasks], marks.__setitem__)
         in_order = iter([marks[i] for i in range(len(marks))])
         return [joined([next(in_order) for _ in tasks]) for tasks in handed_out]
 

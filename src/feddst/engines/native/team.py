@@ -21,12 +21,21 @@ class Team:
         self._helpers = ThreadPoolExecutor(max(1, self._helping), "feddst-native", lambda: torch.set_num_threads(1))
 
     def share(self, tasks: Sequence[Task[T]], deliver: Deliver[T]) -> None:
-        """Carry out the tasks. Whoever has done one delivers its result; one at a time, in any order."""
+        """Carry out the tasks. Whoever has done one delivers its result; one at a time, in any order.
+
+        When one fails no other is begun, and nothing more is delivered.
+        """
         share = _Share(tasks, deliver)
         helpers = [self._helpers.submit(share.work) for _ in range(min(self._helping, len(tasks) - 1))]
-        share.work()
-        for helper in helpers:
-            helper.result()
+        try:
+            share.work()
+            for helper in helpers:
+                helper.result()
+        except BaseException:
+            share.abandon()
+            raise
+        if share.failures:
+            raise share.failures[min(share.failures)]
 
     def close(self) -> None:
         """Wait for the helpers to leave off."""
@@ -34,29 +43,34 @@ class Team:
 
 
 class _Share(Generic[T]):
-    """Tasks that are not begun yet. When one of them fails the others are let go."""
+    """Tasks that are not begun yet, and, by index, what went wrong with others."""
 
     def __init__(self, tasks: Sequence[Task[T]], deliver: Deliver[T]) -> None:
+        self.failures: dict[int, Exception] = {}
         self._open = list(enumerate(tasks))[::-1]
         self._deliver = deliver
-        self._failed = False
+        self._abandoned = False
         self._delivering = threading.Lock()
 
     def work(self) -> None:
         """Do tasks until there are none left."""
-        try:
-            while self._open:
-                try:
-                    index, task = self._open.pop()
-                except IndexError:  # somebody else was faster
-                    return
+        while self._open:
+            try:
+                index, task = self._open.pop()
+            except IndexError:  # somebody else was faster
+                return
+            try:
                 self._hand_over(index, task())
-        except BaseException:
-            self._failed = True
-            self._open.clear()
-            raise
+            except Exception as error:
+                self.failures[index] = error
+                self.abandon()
+
+    def abandon(self) -> None:
+        """Begin and deliver nothing more."""
+        self._abandoned = True
+        self._open.clear()
 
     def _hand_over(self, index: int, result: T) -> None:
         with self._delivering:
-            if not self._failed:
+            if not self._abandoned:
                 self._deliver(index, result)
