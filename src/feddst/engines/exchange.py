@@ -22,7 +22,7 @@ class Parcels:
 
     def open(self, assignment: Assignment) -> Reference:
         """The broadcast that an assignment brings."""
-        parcel, keep = assignment.parcel, frozenset(assignment.work.keep)
+        parcel, keep = assignment.parcel, assignment.work.keep
         key = (parcel.payload, id(parcel.held), keep)
         with self._lock:
             if keep not in self._inboxes:

@@ -63,7 +63,6 @@ class ExactSum:
     """A sum of parts; `wide` if it may become larger than float64 holds exactly."""
 
     def __init__(self, size: int, device: torch.device, *, wide: bool) -> None:
-        self._wide = wide
         dtype = torch.int64 if wide else torch.float64
         zeros = torch.zeros(2, size, dtype=dtype, device=device)
         self.parts = (zeros[0], zeros[1])
@@ -76,7 +75,8 @@ class ExactSum:
     def add_times(self, values: Tensor, weight: int) -> None:
         """Add a tensor of the same length times a weight."""
         coarse, fine = self.parts
-        if _native is not None and values.dtype is torch.float32 and not values.is_cuda and not self._wide:
+        light = coarse.dtype is torch.float64 and values.dtype is torch.float32 and not values.is_cuda
+        if _native is not None and light:
             _native.add_exact(values.numpy(), weight * _COARSE, coarse.numpy(), fine.numpy())
         else:
             self.add(in_parts(values, weight))
@@ -91,6 +91,5 @@ class ExactSum:
 
     def widen(self) -> None:
         """Make room for larger numbers."""
-        self._wide = True
         coarse, fine = self.parts
         self.parts = (coarse.to(torch.int64), fine.to(torch.int64))

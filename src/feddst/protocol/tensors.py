@@ -38,6 +38,11 @@ def count_kept(mask: Tensor) -> int:
     return int(mask.count_nonzero())
 
 
+def same_masks(some: Masks, others: Masks) -> bool:
+    """Whether two sets of masks keep the same weights of the same layers."""
+    return some.keys() == others.keys() and all(torch.equal(mask, others[name]) for name, mask in some.items())
+
+
 def positions_of(masks: Masks) -> dict[str, Tensor]:
     """Where each mask's weights are."""
     return {name: positions_in(mask) for name, mask in masks.items()}

@@ -6,7 +6,8 @@ import numpy as np
 from torch import Tensor
 
 from feddst.errors import WireError
-from feddst.protocol import Broadcast, Masks, Positions, Update, generator, positions_of, unpacked
+from feddst.protocol import Broadcast, Positions, Update, generator, positions_of, unpacked
+from feddst.protocol.tensors import same_masks
 from feddst.wire.codecs import codec_named
 from feddst.wire.config import WireConfig
 from feddst.wire.header import Header, Kind
@@ -127,7 +128,7 @@ class Inbox:
         known = decode_bitmap(held, self._layout) if refers(header) else None
         masks = decode_masks(header.mask, sections.mask, self._layout, known, any_count)
         for other, reference in self._opened:
-            if _same_values(sections, other) and _same_masks(masks, reference.broadcast.masks):
+            if _same_values(sections, other) and same_masks(masks, reference.broadcast.masks):
                 return reference
         self._opened.append((sections, _assemble(sections, self._layout, masks, positions_of(masks))))
         return self._opened[-1][1]
@@ -140,10 +141,6 @@ def _same_values(sections: Sections, other: Sections) -> bool:
         np.array_equal(np.frombuffer(one, np.uint8), np.frombuffer(two, np.uint8))
         for one, two in ((sections.values, other.values), (sections.buffers, other.buffers))
     )
-
-
-def _same_masks(masks: Masks, others: Masks) -> bool:
-    return masks.keys() == others.keys() and all(np.array_equal(mask, others[name]) for name, mask in masks.items())
 
 
 def _assemble(sections: Sections, layout: Layout, masks: dict[str, Tensor], positions: Positions) -> Reference:

@@ -4,7 +4,6 @@ import threading
 from collections.abc import Mapping
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -12,6 +11,7 @@ from feddst import _native
 from feddst.engines.client import Beginning
 from feddst.engines.native.chain import Chain
 from feddst.protocol import Broadcast, Masks
+from feddst.protocol.tensors import same_masks
 
 Arrays = list[NDArray[np.float32] | None]
 
@@ -56,7 +56,7 @@ class Beginnings:
 
     def _shared(self, masks: Masks) -> _native.Structure:
         """The structure for masks that others will ask for too."""
-        if self._masks is None or not _equal(self._masks[0], masks):
+        if self._masks is None or not same_masks(self._masks[0], masks):
             self._masks = masks, self.structure(masks)
         return self._masks[1]
 
@@ -67,7 +67,3 @@ def _array(tensor: Tensor) -> NDArray[np.float32]:
 
 def _bytes(masks: Masks, name: str) -> NDArray[np.uint8] | None:
     return masks[name].contiguous().numpy().view(np.uint8) if name in masks else None
-
-
-def _equal(some: Masks, others: Masks) -> bool:
-    return some.keys() == others.keys() and all(torch.equal(mask, others[name]) for name, mask in some.items())
