@@ -27,7 +27,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from feddst.bench.machine import commit, machine
 from feddst.bench.timing import one_thread, timed
 from feddst.bench.wire_entropy import choice_bits, entropy, levels_of, value_bits
 from feddst.bench.wire_updates import Exchange, NetworkName, exchange
@@ -36,6 +35,7 @@ from feddst.data import federate
 from feddst.engines.base import Job
 from feddst.engines.torch_client import train_client
 from feddst.experiment import RunConfig
+from feddst.experiment.machine import commit, machine
 from feddst.methods import FedDST
 from feddst.models import initial_model, make_module, network
 from feddst.sparsity import Sparsity, Timetable

@@ -30,3 +30,7 @@ class CheckpointError(FeddstError):
 
 class WireError(FeddstError):
     """Bytes that came over the wire are damaged, or not what was asked for."""
+
+
+class AuditError(FeddstError):
+    """What was counted or added up without being sent is not what was sent: an error in this package."""

@@ -3,29 +3,27 @@
 import pytest
 import torch
 
-from feddst.experiment.costs import Ledger, densities_of
+from feddst.experiment.costs import Ledger
 from feddst.methods import FedAvgM, FedDST, RandomMask
 from feddst.models import ModelConfig, initial_model, make_module, multiply_adds, network
-from feddst.protocol import Broadcast, ClientWork, Growth, LocalTraining, Readjustment, Report, Update
+from feddst.protocol import Broadcast, ClientWork, Growth, LocalTraining, Readjustment, Report
 from feddst.wire import Reference
 
 PARAMS = {"w": torch.ones(10), "b": torch.ones(2)}
 HALF = {"w": torch.arange(10) < 5}
 SENT = Reference(Broadcast(round=1, params=PARAMS, masks=HALF))
+WORK = ClientWork(LocalTraining())
+OWN = {"w": 5}
 
 
 def ledger(accounting: str = "paper") -> Ledger:
     return Ledger(accounting, {"w": 10}, {"w": 100})  # type: ignore[arg-type]
 
 
-def update(client: int, *, mask: bool) -> Update:
-    return Update(client=client, round=1, weight=1, params=PARAMS, masks=HALF if mask else None)
-
-
 def test_the_papers_formula_by_hand() -> None:
     costs = ledger()
-    assert costs.upload_price(SENT, update(0, mask=False)) == 32 * 12 // 2  # 32(1−S)n with S = ½ and n = 12
-    assert costs.upload_price(SENT, update(0, mask=True)) == 32 * 12 // 2 + 12
+    assert costs.upload_price(SENT, WORK, None) == 32 * 12 // 2  # 32(1−S)n with S = ½ and n = 12
+    assert costs.upload_price(SENT, WORK, OWN) == 32 * 12 // 2 + 12
     costs.book_upload(0, 7)
     costs.book_upload(0, 7)
     assert costs.upload_bits == 14
@@ -33,8 +31,8 @@ def test_the_papers_formula_by_hand() -> None:
 
 def test_the_published_formula_by_hand() -> None:
     costs = ledger("published")
-    assert costs.upload_price(SENT, update(0, mask=False)) == 32 * (5 + 2)  # active weights and biases
-    assert costs.upload_price(SENT, update(1, mask=True)) == 32 * 7 + 5  # a mask costs (1−S)·10
+    assert costs.upload_price(SENT, WORK, None) == 32 * (5 + 2)  # active weights and biases
+    assert costs.upload_price(SENT, WORK, OWN) == 32 * 7 + 5  # a mask costs (1−S)·10
     costs.book_download(0, costs.download_price(SENT))
     assert costs.download_bits == 32 * 7 + 10  # and the whole of it on the way down
 
@@ -62,26 +60,26 @@ def test_a_mask_goes_down_at_first_and_when_it_has_moved() -> None:
 
 
 def test_extra_tensors_cost_thirty_two_bits_a_value() -> None:
-    reported = Update(client=0, round=1, weight=1, params={}, extra={"gradient": PARAMS})
-    assert ledger().upload_price(SENT, reported) == 32 * 12
+    asked = ClientWork(LocalTraining(), report=(Report("gradient"),), train=False)
+    assert ledger().upload_price(SENT, asked, None) == 32 * 12
 
 
 @pytest.mark.parametrize("accounting", ["paper", "published"])
 def test_orders_bound_what_comes_back(accounting: str) -> None:
     costs, local, readjustment = ledger(accounting), LocalTraining(), Readjustment(1, {"w": 1}, {"w": 5})
-    assert costs.upload_bound(SENT, ClientWork(local)) == costs.upload_price(SENT, update(0, mask=False))
+    assert costs.upload_bound(SENT, ClientWork(local)) == costs.upload_price(SENT, WORK, None)
     moved = costs.upload_bound(SENT, ClientWork(local, readjust=readjustment))
-    assert moved == costs.upload_price(SENT, update(0, mask=True))
+    assert moved == costs.upload_price(SENT, WORK, OWN)
     assert costs.upload_bound(SENT, ClientWork(local, train=False, report=(Report("gradient"),))) == 32 * 12
     assert costs.upload_bound(SENT, ClientWork(local, keep=frozenset({"w"}))) == 32 * 2
 
 
 def test_training_flops_by_hand() -> None:
     costs, work = ledger(), ClientWork(LocalTraining(epochs=3))
-    costs.charge_training(work, densities_of(HALF), images=2)
+    costs.charge_training(work, OWN, images=2)
     assert (costs.flops_dense, costs.flops_sparse) == (2 * 3 * 600, 2 * 3 * 300)
     readjusting = ClientWork(LocalTraining(epochs=1), readjust=Readjustment(1, {"w": 1}, {"w": 5}, Growth()))
-    costs.charge_training(readjusting, densities_of(HALF), images=2)
+    costs.charge_training(readjusting, OWN, images=2)
     # Two images at 300, and the growth gradient over two: 100·(2·½ + 2·½ + 2) = 400 each.
     assert costs.flops_sparse == 1800 + 600 + 800
 
@@ -108,8 +106,7 @@ def test_a_round_of_the_papers_mnist_job() -> None:
         sent = Reference(method.broadcast(method.init(model, 0)))
         costs = Ledger("paper", sizes, multiply_adds(module, torch.zeros(1, 1, 28, 28)))
         for client in range(20):
-            update = Update(client=client, round=1, weight=40, params=sent.broadcast.params)
-            costs.book_upload(client, costs.upload_price(sent, update))
+            costs.book_upload(client, costs.upload_price(sent, WORK, None))
         bits[method.name] = costs.upload_bits
     n = 261_840
     assert bits == {"fedavgm": 20 * 32 * n, "randommask": 20 * 32 * n // 5, "feddst": 20 * 32 * n // 5}
@@ -119,4 +116,4 @@ def test_sixteen_bits_cost_half_by_the_papers_formula_and_all_by_the_published_o
     for formula, share in (("paper", 2), ("published", 1)):
         whole, half = ledger(formula), ledger(formula)
         half.up_width = 16
-        assert whole.upload_price(SENT, update(0, mask=False)) == share * half.upload_price(SENT, update(0, mask=False))
+        assert whole.upload_price(SENT, WORK, None) == share * half.upload_price(SENT, WORK, None)

@@ -15,7 +15,7 @@ def row(number: int, mib: float, accuracy: float | None) -> Row:
     )
 
 
-def curve(label: str, seed: int, scores: list[float | None], mib: float = 4.0) -> Curve:
+def curve(label: str, seed: int, scores: list[float | None], mib: float = 4.0) -> Curve[Row]:
     return Curve(label, seed, tuple(row(i, i * mib, score) for i, score in enumerate(scores, 1)), Path("x"))
 
 

@@ -1,7 +1,9 @@
 """The run directory: atomic, safe to resume from, and never overwritten by another run."""
 
 import json
+import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ from feddst.data import Federation
 from feddst.errors import CheckpointError
 from feddst.experiment import Row, RunConfig
 from feddst.experiment.storage import Checkpoint, RunDirectory, identity_of, write_atomically
+from feddst.experiment.tensorfile import pack, unpack
 from feddst.options import updated
 from feddst.protocol import ClientState, InitialModel, ServerState
 
@@ -116,6 +119,47 @@ def test_a_full_disk_is_one_line(directory: RunDirectory) -> None:
     directory.metrics.symlink_to("/dev/full")
     with pytest.raises(CheckpointError, match=r"cannot write .*metrics\.jsonl: No space left on device"):
         directory.append(ROW)
+
+
+def test_only_a_checkpoint_waits_for_the_disk_and_first_for_the_rows(
+    directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[str] = []
+    usual = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        waited.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)
+        usual(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    directory.append(ROW)
+    assert waited == []
+    assert directory.rows() == [ROW]
+    directory.save(Checkpoint(STATE, {}, LEDGER), "me")
+    assert waited == ["metrics.jsonl", "checkpoint.safetensors.partial"]
+
+
+def test_what_follows_the_last_round_asked_for_may_be_damaged(directory: RunDirectory) -> None:
+    rows = [replace(ROW, round=number) for number in (1, 2, 3)]
+    for row in rows:
+        directory.append(row)
+    with directory.metrics.open("ab") as file:
+        file.write(bytes(9) + b"\xff\n{}\n")
+    assert directory.rows(3) == rows
+    assert directory.rows(2) == rows[:2]
+    assert directory.rows(0) == []
+    with pytest.raises(CheckpointError, match="line 4, is damaged"):
+        directory.rows()
+
+
+@pytest.mark.parametrize("missing", ["round", "ledger", "bitmaps", "holders"])
+def test_a_checkpoint_that_lacks_something_is_refused(directory: RunDirectory, missing: str) -> None:
+    directory.save(Checkpoint(STATE, {}, LEDGER), "me")
+    tensors, metadata = unpack(directory.checkpoint.read_bytes())
+    about = {name: value for name, value in json.loads(metadata["feddst"]).items() if name != missing}
+    directory.checkpoint.write_bytes(pack(tensors, {"feddst": json.dumps(about)}))
+    with pytest.raises(CheckpointError, match=f"is damaged: '{missing}'"):
+        directory.load("me")
 
 
 def test_tensors_that_share_memory_are_saved(directory: RunDirectory) -> None:

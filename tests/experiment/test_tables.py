@@ -15,12 +15,12 @@ def row(number: int, gib: float, accuracy: float | None) -> Row:
     )
 
 
-def curve(label: str, seed: int, points: list[tuple[float, float | None]], cap: float = 2.0) -> Curve:
+def curve(label: str, seed: int, points: list[tuple[float, float | None]], cap: float = 2.0) -> Curve[Row]:
     """A run that ended at its cap; `cap` 0 for one that ended for another reason."""
     return Curve(label, seed, tuple(row(i, *point) for i, point in enumerate(points, 1)), Path("x"), cap_gib=cap)
 
 
-def comparison(*curves: Curve, caps: tuple[float, ...]) -> Comparison:
+def comparison(*curves: Curve[Row], caps: tuple[float, ...]) -> Comparison:
     labels = tuple(dict.fromkeys(curve.label for curve in curves))
     seeds = tuple(dict.fromkeys(curve.seed for curve in curves))
     return Comparison(CompareConfig(methods=labels, seeds=seeds, caps=caps), curves, Path("x"), finished=True)

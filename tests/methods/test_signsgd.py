@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from feddst.data import Dataset, federate
 from feddst.engines import Assignment, Deliver, Job, ReferenceEngine, Reply
-from feddst.engines.reports import _signs
+from feddst.engines.reports import signs
 from feddst.engines.torch_client import train_client
 from feddst.errors import ModelError, OptionError, TrainingError
 from feddst.experiment import RunConfig, run
@@ -59,12 +59,16 @@ def any_job(client: int = 0) -> Job:
     return job_of(nn.Linear(1, 2), torch.ones(2, 1), torch.tensor([0, 1]), client=client)
 
 
+def draw(job: Job) -> tuple[int, int, int]:
+    return job.seed, job.broadcast.round, job.client
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.floats(-1, 1), st.sampled_from([0.01, 0.1, 3.0]))
 def test_a_vote_is_up_with_probability_b_plus_g_over_2b(share: float, bound: float) -> None:
     """The share of 20,000 votes has a standard deviation of at most 0.5/√20000: five of those are allowed."""
     g = torch.full((20_000,), share * bound)
-    found = _signs(any_job(), {"w": g}, bound)["w"]
+    found = signs({"w": g}, bound, *draw(any_job()))["w"]
     assert found.abs().min() == found.abs().max() == 1
     up = (found > 0).float().mean().item()
     assert up == pytest.approx((bound + share * bound) / (2 * bound), abs=2.5 / math.sqrt(20_000))
@@ -73,7 +77,9 @@ def test_a_vote_is_up_with_probability_b_plus_g_over_2b(share: float, bound: flo
 def test_votes_times_the_bound_are_the_gradient_on_average() -> None:
     """Over 100 clients, and 40 weights that have the same gradient."""
     g = torch.tensor([-0.1, -0.03, 0.0, 0.007, 0.09])
-    total = sum((_signs(any_job(client), {"w": g.repeat(40)}, 0.1)["w"] for client in range(100)), torch.zeros(200))
+    total = sum(
+        (signs({"w": g.repeat(40)}, 0.1, *draw(any_job(client)))["w"] for client in range(100)), torch.zeros(200)
+    )
     mean = 0.1 * total.reshape(40, 5).sum(dim=0) / 4000
     assert mean.tolist() == pytest.approx(g.tolist(), abs=0.1 * 5 / math.sqrt(4000))
 
@@ -81,15 +87,15 @@ def test_votes_times_the_bound_are_the_gradient_on_average() -> None:
 @pytest.mark.parametrize("beyond", [1.0, 1.5, 1e9])
 def test_gradients_at_the_bound_and_beyond_leave_nothing_to_chance(beyond: float) -> None:
     g = torch.cat([torch.full((5000,), 0.1 * beyond), torch.full((5000,), -0.1 * beyond)])
-    assert torch.equal(_signs(any_job(), {"w": g}, 0.1)["w"], torch.sign(g))
+    assert torch.equal(signs({"w": g}, 0.1, *draw(any_job()))["w"], torch.sign(g))
 
 
 def test_clients_and_rounds_draw_for_themselves() -> None:
     still = {"w": torch.zeros(200)}
     one = any_job()
     drawn = [one, any_job(client=1), replace(one, broadcast=replace(one.broadcast, round=2)), replace(one, seed=8)]
-    found = [_signs(job, still, 0.1)["w"] for job in drawn]
-    assert torch.equal(found[0], _signs(one, still, 0.1)["w"])
+    found = [signs(still, 0.1, *draw(job))["w"] for job in drawn]
+    assert torch.equal(found[0], signs(still, 0.1, *draw(one))["w"])
     assert not any(torch.equal(found[0], other) for other in found[1:])
 
 

@@ -18,8 +18,8 @@ from feddst.wire.masks import MaskCode, most_mask_bytes
 from feddst.wire.payload import (
     Sections,
     join,
-    largest_size,
     mask_bytes,
+    payload_size,
     read_raw,
     read_values,
     refuse_large,
@@ -116,9 +116,9 @@ def test_padding_must_be_zero(sections: tuple[bytes, bytes, bytes]) -> None:
         split(join(HEADER, *sections), LAYOUT, Kind.UPDATE)
 
 
-def test_the_largest_payload_by_hand() -> None:
+def test_the_size_of_a_payload_by_hand() -> None:
     # 48 of header, 3 and 20 rounded up to 8 and 24, four for each of 7 + 2 values.
-    assert largest_size(LAYOUT, CODECS["float32"], 3, [7, 2]) == 48 + 8 + 24 + 36
+    assert payload_size(LAYOUT, 3, 4 * (7 + 2)) == 48 + 8 + 24 + 36
 
 
 FIELDS = [

@@ -157,3 +157,16 @@ def test_a_code_must_fit_a_byte(code: int) -> None:
     codec.code = code  # type: ignore[misc]
     with pytest.raises(ValueError, match=r"must be in \[0, 255\]"):
         register(codec)
+
+
+@codecs
+@given(st.integers(0, 99))
+@settings(max_examples=20, deadline=None)
+def test_what_clients_side_by_side_send_arrives_as_one_by_one(codec: ValueCodec, seed: int) -> None:
+    draws = generator(seed, "values")
+    rows = [torch.from_numpy(draws.normal(size=(3, n)).astype(np.float32)) for n in (1, 64, 130)]
+    if codec.name == "sign":
+        rows = [torch.where(value < 0, -1.0, 1.0) for value in rows]
+    together = codec.received(rows, [generator(seed, "test", client=k) for k in range(3)])
+    plain = ValueCodec.received(codec, rows, [generator(seed, "test", client=k) for k in range(3)])
+    assert all(torch.equal(one, other) for one, other in zip(together, plain, strict=True))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from feddst.bench.cpu_jobs import Case, CpuJob
 from feddst.bench.timing import Timing
-from feddst.engines import Engine, Exam, make_engine
+from feddst.engines import AnyEngine, Exam, make_engine
 from feddst.engines.select import EngineConfig
 
 
@@ -37,7 +37,7 @@ def evaluation_rows(job: CpuJob, cases: Sequence[Case], turns: int, workers: int
         return [_row(job, case, turns, native, reference) for case in cases]
 
 
-def _row(job: CpuJob, case: Case, turns: int, native: Engine, reference: Engine) -> EvaluationRow:
+def _row(job: CpuJob, case: Case, turns: int, native: AnyEngine, reference: AnyEngine) -> EvaluationRow:
     state = job.initial(case)
     exam = Exam(state.params, state.buffers)
     seconds = [(_seconds(native, exam), _seconds(reference, exam)) for _ in range(1 + turns)][1:]
@@ -45,11 +45,11 @@ def _row(job: CpuJob, case: Case, turns: int, native: Engine, reference: Engine)
     return EvaluationRow(job.name, case, len(job.federation.dataset.test_labels), ours, theirs)
 
 
-def _seconds(engine: Engine, exam: Exam) -> float:
+def _seconds(engine: AnyEngine, exam: Exam) -> float:
     began = time.perf_counter()
     engine.evaluate([exam])
     return time.perf_counter() - began
 
 
-def _engine(job: CpuJob, config: EngineConfig) -> Engine:
+def _engine(job: CpuJob, config: EngineConfig) -> AnyEngine:
     return make_engine(config, job.module, job.federation.dataset)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from feddst.bench.machine import commit, machine
 from feddst.bench.peers_runners import (
     FRAMEWORKS,
     Ours,
@@ -20,6 +19,7 @@ from feddst.bench.peers_runners import (
 )
 from feddst.bench.tables import Table
 from feddst.engines.select import cores
+from feddst.experiment.machine import commit, machine
 from feddst.experiment.wording import counted
 from feddst.options import check_list, option
 from feddst.protocol.keys import LARGEST_SEED

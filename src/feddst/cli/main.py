@@ -16,6 +16,7 @@ from feddst.cli.compare import compare_command
 from feddst.cli.data import ShowArguments, show_command
 from feddst.cli.help import help_text, overview
 from feddst.cli.listings import MethodsArguments, methods_command, presets_command
+from feddst.cli.reproduce import reproduce_command, reproduce_options
 from feddst.cli.run import INTERRUPTED, run_command
 from feddst.cli.screen import WarningLines, complain
 from feddst.cli.settings import Common, RunArguments
@@ -50,6 +51,13 @@ COMMANDS = {
         "run several methods on the same data and compare their accuracy at upload caps",
         lambda: options_of(Common) + compare_options(),
         compare_command,
+    ),
+    "reproduce": Command(
+        "reproduce table1|table2|table3|alpha|sparsity|schedule [--reading paper|published] [--seeds N] [options]",
+        "make the paper's tables and sweeps again; the same command goes on with what was stopped",
+        reproduce_options,
+        reproduce_command,
+        words=1,
     ),
     "data show": Command(
         "data show [--seed N] [--out PICTURE] [options]",

@@ -17,6 +17,8 @@ from feddst.experiment.wording import counted, duration, mib, percent
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+FINISHING = "finishing this round; press Ctrl-C again to stop at once"
+
 
 class Display(Protocol):
     """How the rounds of one run are shown."""
@@ -112,7 +114,7 @@ class Reporter:
         return self._interruption.asked
 
     def _announce(self) -> None:
-        say("finishing this round; press Ctrl-C again to stop at once")
+        say(FINISHING)
 
     def _close(self) -> None:
         self._interruption.in_rounds = False
@@ -123,15 +125,21 @@ class Reporter:
 
 def make_display() -> Display:
     """A bar if standard error is a terminal and rich is there, else lines."""
+    bar = make_bar()
+    return Lines() if bar is None else Bar(bar)
+
+
+def make_bar() -> "Progress | None":
+    """A bar with a description before it and a text after it, if there is a terminal for it and rich is there."""
     if not sys.stderr.isatty():
-        return Lines()
+        return None
     try:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
     except ImportError:
-        return Lines()
+        return None
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), TextColumn("{task.fields[text]}"))
-    return Bar(Progress(*columns, console=Console(stderr=True), transient=True, expand=True, redirect_stdout=False))
+    return Progress(*columns, console=Console(stderr=True), transient=True, expand=True, redirect_stdout=False)
 
 
 def describe_network(run: Run) -> str:

@@ -1,21 +1,42 @@
 """What carries out clients' work. `reference` is slow, plain and obviously correct."""
 
-from feddst.engines.base import Assignment, Deliver, Engine, Evaluation, Exam, Job, Outcome, Reply
+from feddst.engines.base import (
+    AnyEngine,
+    Assignment,
+    Cohort,
+    CohortEngine,
+    Deliver,
+    Engine,
+    Evaluation,
+    Exam,
+    Job,
+    Member,
+    Outcome,
+    Receipt,
+    Reply,
+    Tally,
+)
 from feddst.engines.processes import ProcessEngine
 from feddst.engines.reference import ReferenceEngine
 from feddst.engines.select import EngineConfig, make_engine
 
 __all__ = [
+    "AnyEngine",
     "Assignment",
+    "Cohort",
+    "CohortEngine",
     "Deliver",
     "Engine",
     "EngineConfig",
     "Evaluation",
     "Exam",
     "Job",
+    "Member",
     "Outcome",
     "ProcessEngine",
+    "Receipt",
     "ReferenceEngine",
     "Reply",
+    "Tally",
     "make_engine",
 ]

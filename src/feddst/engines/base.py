@@ -1,13 +1,25 @@
 """What an engine is: something that carries out clients' work and evaluates models."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from feddst.protocol import Broadcast, ClientState, ClientWork, Positions, Tensors, Update
-from feddst.wire import Parcel, WireConfig
+from feddst.protocol import (
+    Broadcast,
+    ClientState,
+    ClientWork,
+    Positions,
+    SparseSum,
+    Tensors,
+    Update,
+)
+from feddst.wire import Parcel, Reference, WireConfig
 
 
 @dataclass(frozen=True)
@@ -67,6 +79,58 @@ class Outcome:
 
 
 @dataclass(frozen=True)
+class Member:
+    """One client of a cohort: its orders, where its images are in the training set, and what it keeps."""
+
+    client: int
+    work: ClientWork
+    images: NDArray[np.int64]
+    state: ClientState = field(default_factory=ClientState)
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """One run's clients of a round, for an engine that adds their updates up where it makes them.
+
+    `reference` is what they have received, on the engine's device. Bytes are counted; if `audited`, updates are written
+    and read as well, and must agree with what was counted and added up. `correction` is what is to be added to every
+    weight that comes back, where the broadcast was rounded.
+    """
+
+    seed: int
+    reference: Reference
+    members: Sequence[Member]
+    wire: WireConfig = WireConfig()
+    initial: Tensors = field(default_factory=dict)
+    correction: Tensors | None = None
+    audited: bool = False
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What is known of an update that was added up elsewhere.
+
+    `bytes` it would have as a payload, `mask_bytes` of them for its mask; `own` is how many weights the client's masks
+    keep, if they are not those it was sent.
+    """
+
+    bytes: int
+    mask_bytes: int
+    weight: int
+    loss: float
+    state: ClientState
+    own: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True)
+class Tally:
+    """A cohort's updates added up, and a receipt for each of its members, in their order."""
+
+    total: SparseSum
+    receipts: Sequence[Receipt]
+
+
+@dataclass(frozen=True)
 class Exam:
     """A model to be tested on all test images, or on those at the int64 indices `images`."""
 
@@ -101,3 +165,40 @@ class Engine(Protocol):
     def close(self) -> None:
         """Let go of processes and memory."""
         ...
+
+
+@runtime_checkable
+class CohortEngine(Protocol):
+    """An engine that trains whole cohorts at once, of as many runs as there are, on a device of its own.
+
+    It adds updates up where it makes them, and is trusted to: no bytes are sent.
+    """
+
+    @property
+    def device(self) -> torch.device:
+        """Where broadcasts are expected."""
+        ...
+
+    @property
+    def tf32(self) -> bool:
+        """Whether CUDA's matrix products may be less precise than float32."""
+        ...
+
+    def at_work(self) -> AbstractContextManager[object]:
+        """Whatever is done with tensors on that device while runs are played is done within this."""
+        ...
+
+    def train_cohorts(self, cohorts: Sequence[Cohort]) -> list[Tally]:
+        """Carry out their work."""
+        ...
+
+    def evaluate(self, exams: Sequence[Exam]) -> list[Evaluation]:
+        """Test models, each on its images."""
+        ...
+
+    def close(self) -> None:
+        """Let go of memory."""
+        ...
+
+
+AnyEngine = Engine | CohortEngine

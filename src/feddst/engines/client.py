@@ -3,18 +3,18 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from feddst.engines.base import Job, Outcome
-from feddst.engines.readjust import readjust
+from feddst.engines.readjust import growth_images, random_scores, readjust
 from feddst.engines.reports import make_reports
 from feddst.engines.ticket import take_ticket
 from feddst.errors import TrainingError
 from feddst.methods.lotteryfl import kept_masks
-from feddst.protocol import ClientState, Masks, Positions, Tensors, Update, minibatches
+from feddst.protocol import ClientState, Masks, Positions, Readjustment, Tensors, Update, minibatches
 from feddst.protocol.minibatches import Indices
 
 
@@ -84,7 +84,8 @@ def beginning(module: nn.Module, job: Job) -> Beginning:
     weights: Tensors = {**sent.params, **{name: job.state.tensors.get(name, job.initial[name]) for name in work.keep}}
     if work.ticket is None:
         return Beginning(job, sent.masks, weights)
-    return Beginning(*take_ticket(module, job, work.ticket))
+    trained, masks, weights = take_ticket(module, job, work.ticket)
+    return Beginning(replace(job, inputs=job.inputs[trained], labels=job.labels[trained]), masks, weights)
 
 
 def train(client: Client) -> float:
@@ -97,9 +98,32 @@ def train(client: Client) -> float:
     before = min(work.readjust.after_epoch, len(epochs))
     loss = _epochs(client, epochs[:before], done=0)
     client.expose()
-    last = torch.from_numpy(epochs[before - 1][-1]).to(job.inputs.device)
-    client.adopt(readjust(client, work.readjust, last))
+    with torch.no_grad():
+        client.adopt(_readjusted(client, work.readjust, last_batch=epochs[before - 1][-1]))
     return _epochs(client, epochs[before:], done=before) if before < len(epochs) else loss
+
+
+def _readjusted(client: Client, orders: Readjustment, last_batch: Indices) -> Masks:
+    """The client's new masks; what was dropped or grown is zeroed in it."""
+    job, of = client.job, (client.job.seed, client.job.broadcast.round, client.job.client)
+
+    def scores() -> Tensors:
+        if orders.growth.rule == "random":
+            return _alone(random_scores(client.masks, *of))
+        everything = growth_images(len(job.labels), orders.growth, *of)
+        chosen = last_batch if orders.growth.images == "last-batch" else everything
+        with torch.enable_grad():
+            gradient = client.mean_gradient(torch.from_numpy(chosen).to(job.inputs.device))
+        return {name: g.abs()[None] for name, g in gradient.items()}
+
+    params = {name: value.detach() for name, value in client.params.items()}
+    masks = readjust(_alone(params), _alone(client.velocity), _alone(client.masks), orders, scores)
+    return {name: mask[0] for name, mask in masks.items()}
+
+
+def _alone(tensors: Tensors) -> Tensors:
+    """One client's tensors as those of one client side by side, in the same memory."""
+    return {name: value[None] for name, value in tensors.items()}
 
 
 def _epochs(client: Client, epochs: Sequence[Sequence[Indices]], done: int) -> float:
@@ -107,12 +131,23 @@ def _epochs(client: Client, epochs: Sequence[Sequence[Indices]], done: int) -> f
     job = client.job
     losses = [total / len(job.labels) for total in client.epochs(epochs)]
     for epoch, loss in enumerate(losses, done + 1):
-        if not math.isfinite(loss):
-            raise TrainingError(
-                f"client {job.client} diverged in round {job.broadcast.round}, epoch {epoch}: its loss is {loss} "
-                f"(lower local.lr, now {job.work.local.lr:g})"
-            )
+        refuse_diverged(loss, epoch, job.client, job.broadcast.round, job.work.local.lr)
     return losses[-1]
+
+
+def refuse_diverged(loss: float, epoch: int, client: int, round: int, lr: float) -> None:
+    """Raise if an epoch's loss is not finite."""
+    if not math.isfinite(loss):
+        raise TrainingError(
+            f"client {client} diverged in round {round}, epoch {epoch}: its loss is {loss} (lower local.lr, now {lr:g})"
+        )
+
+
+def diverged(name: str, client: int, round: int, lr: float) -> TrainingError:
+    """What to raise if a client's weights are not finite at the end."""
+    return TrainingError(
+        f"client {client} diverged in round {round}: {name} is not finite (lower local.lr, now {lr:g})"
+    )
 
 
 def outcome(client: Client, loss: float) -> Outcome:
@@ -126,10 +161,7 @@ def outcome(client: Client, loss: float) -> Outcome:
     active = client.final(None if changed else job.positions)
     if not _finite(active.values()):
         name = next(name for name, value in active.items() if not torch.isfinite(value).all())
-        raise TrainingError(
-            f"client {job.client} diverged in round {job.broadcast.round}: {name} is not finite "
-            f"(lower local.lr, now {work.local.lr:g})"
-        )
+        raise diverged(name, job.client, job.broadcast.round, work.local.lr)
     update = Update(
         client=job.client,
         round=job.broadcast.round,

@@ -1,74 +1,77 @@
-"""A client's mask readjustment: drop the smallest weights, grow where the gradient is largest."""
+"""A mask readjustment: drop the smallest weights, grow where the gradient is largest.
 
-from typing import Protocol
+All tensors are those of M clients side by side, [M, *shape], which hold equally many weights of each layer.
+"""
 
+from collections.abc import Callable
+
+import numpy as np
 import torch
 from torch import Tensor
 
-from feddst.engines.base import Job
-from feddst.protocol import Masks, Readjustment, generator
+from feddst.protocol import Growth, Masks, Readjustment, Tensors, generator
+from feddst.protocol.minibatches import Indices
 from feddst.protocol.tensors import count_kept, positions_in
 from feddst.sparsity import drop_smallest, grow_from_any, grow_largest
 
 
-class Readjusting(Protocol):
-    """What the readjustment needs of a client."""
+def readjust(
+    params: Tensors, velocity: Tensors, masks: Masks, orders: Readjustment, scores: Callable[[], Tensors]
+) -> dict[str, Tensor]:
+    """The new masks; weights and momentum are zeroed where a weight was dropped or grown.
 
-    job: Job
-    params: dict[str, Tensor]
-    masks: Masks
-    velocity: dict[str, Tensor]
+    `scores` gives what growth ranks by, for the weights as they are when it is called.
+    """
+    early = scores() if orders.growth.weights == "unpruned" else None
+    kept = drop(params, velocity, masks, orders)
+    return {**masks, **grow(params, velocity, masks, kept, early or scores(), orders)}
 
-    def mean_gradient(self, images: Tensor) -> dict[str, Tensor]: ...
 
-
-def readjust(client: Readjusting, orders: Readjustment, last_batch: Tensor) -> dict[str, Tensor]:
-    """The client's new masks; its weights and momentum are zeroed where a weight was dropped or grown."""
-    held = client.masks
-    early = _scores(client, orders, last_batch) if orders.growth.weights == "unpruned" else None
-    kept = {name: _drop(client, orders, name) for name in orders.drop}
+def drop(params: Tensors, velocity: Tensors, masks: Masks, orders: Readjustment) -> dict[str, Tensor]:
+    """What is left of the masks of layers that are to be readjusted; the rest is zeroed."""
+    kept: dict[str, Tensor] = {}
+    for name, dropped in orders.drop.items():
+        surplus = count_kept(masks[name][0]) - (orders.budgets[name] - dropped)
+        kept[name] = drop_smallest(params[name], masks[name], max(surplus, 0))
     for name, mask in kept.items():
-        _zero(client, name, held[name] & ~mask)
-    scores = early or _scores(client, orders, last_batch)
-    masks = dict(held)
+        _zero(params[name], velocity[name], masks[name] & ~mask)
+    return kept
+
+
+def grow(
+    params: Tensors, velocity: Tensors, masks: Masks, kept: Masks, scores: Tensors, orders: Readjustment
+) -> dict[str, Tensor]:
+    """The new masks of these layers, from what was kept of `masks`."""
+    grown: dict[str, Tensor] = {}
     for name, mask in kept.items():
-        count = orders.budgets[name] - count_kept(mask)
+        count = orders.budgets[name] - count_kept(mask[0])
         if orders.growth.grow_from == "any":
-            grown, picked = grow_from_any(scores[name][None], mask[None], count)
-            _zero(client, name, picked[0])
+            grown[name], picked = grow_from_any(scores[name], mask, count)
+            _zero(params[name], velocity[name], picked)
         else:
-            grown = grow_largest(scores[name][None], mask[None], count, held=held[name][None])
-        masks[name] = grown[0]
-    return masks
+            grown[name] = grow_largest(scores[name], mask, count, held=masks[name])
+    return grown
 
 
-def _drop(client: Readjusting, orders: Readjustment, name: str) -> Tensor:
-    mask = client.masks[name]
-    surplus = count_kept(mask) - (orders.budgets[name] - orders.drop[name])
-    return drop_smallest(client.params[name].detach()[None], mask[None], max(surplus, 0))[0]
+def growth_images(images: int, growth: Growth, seed: int, round: int, client: int) -> Indices:
+    """Which of so many images the growth gradient is averaged over, where it is not the last minibatch."""
+    if images <= growth.max_images:
+        return np.arange(images)
+    draws = generator(seed, "growth", round, client)
+    return draws.choice(images, growth.max_images, replace=False).astype(np.int64)
 
 
-def _scores(client: Readjusting, orders: Readjustment, last_batch: Tensor) -> dict[str, Tensor]:
-    """What growth ranks by: |gradient|, or random numbers."""
-    job, growth = client.job, orders.growth
-    draws = generator(job.seed, "growth", job.broadcast.round, job.client)
-    if growth.rule == "random":
-        return {
-            name: torch.from_numpy(draws.random(tuple(mask.shape))).to(mask.device)
-            for name, mask in client.masks.items()
-        }
-    images = last_batch
-    if growth.images == "all":
-        images = torch.arange(len(job.labels), device=last_batch.device)
-        if len(images) > growth.max_images:
-            chosen = draws.choice(len(images), growth.max_images, replace=False)
-            images = torch.from_numpy(chosen).to(last_batch.device)
-    return {name: g.abs() for name, g in client.mean_gradient(images).items()}
+def random_scores(masks: Masks, seed: int, round: int, client: int) -> dict[str, Tensor]:
+    """Random numbers to rank one client's weights by; masks: [*shape] each."""
+    draws = generator(seed, "growth", round, client)
+    return {name: torch.from_numpy(draws.random(tuple(mask.shape))).to(mask.device) for name, mask in masks.items()}
 
 
-def _zero(client: Readjusting, name: str, where: Tensor) -> None:
+def _zero(params: Tensor, velocity: Tensor, where: Tensor) -> None:
     """Set a layer's weights and their momentum to zero where a mask says so."""
-    at = positions_in(where)
-    with torch.no_grad():
-        for values in (client.params[name], client.velocity[name]):
+    for values in (params, velocity):
+        if values.is_contiguous():
+            at = positions_in(where)
             values.put_(at, values.new_zeros(len(at)))
+        else:
+            values.masked_fill_(where, 0.0)

@@ -1,7 +1,6 @@
 """The reference engine: one client after another, in this process."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -11,6 +10,7 @@ from torch import Tensor, nn
 
 from feddst.data import Dataset
 from feddst.engines.base import Assignment, Deliver, Evaluation, Exam, Reply
+from feddst.engines.conditions import reproducible
 from feddst.engines.exchange import Parcels, answer
 from feddst.engines.torch_client import train_client
 from feddst.models import load
@@ -68,21 +68,6 @@ def joined(chunks: Sequence[tuple[Tensor, float]]) -> Evaluation:
     """One evaluation from its chunks, summed in their order."""
     correct = torch.cat([chunk for chunk, _ in chunks])
     return Evaluation(correct, sum(loss for _, loss in chunks) / len(correct))
-
-
-@contextmanager
-def reproducible() -> Iterator[None]:
-    """One CPU thread, and on CUDA the deterministic float32 kernels: the same bits in every process.
-
-    One thread is also the fastest for tensors of this size, above all when worker processes use the other cores.
-    """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
-            yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _fast_layout(inputs: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from feddst.engines.base import Job
 from feddst.errors import ModelError, TrainingError
 from feddst.protocol import Report, Tensors, generator
-from feddst.protocol.minibatches import balanced
+from feddst.protocol.minibatches import Indices, balanced
 
 _ATTENTION = threading.Lock()
 
@@ -38,28 +38,28 @@ def make_reports(client: Reporting) -> dict[str, Tensors]:
 
 
 def _tensors(client: Reporting, report: Report) -> Tensors:
-    images = _images(client.job, report)
+    job, of = client.job, (client.job.seed, client.job.broadcast.round, client.job.client)
+    chosen = reported_images(job.labels.cpu().numpy(), report, job.work.local.batch, *of)
+    images = torch.from_numpy(chosen).to(job.inputs.device)
     if report.kind == "hessian-gradient":
-        return _hessian_gradient(client, images, report.temperature)
+        return hessian_gradient(client, images, report.temperature)
     if report.kind == "sign":
-        _refuse_frozen(client)
+        refuse_frozen(client.differentiable()[0])
     gradient = client.mean_gradient(images, report.temperature)
-    return _signs(client.job, gradient, report.bound) if report.kind == "sign" else gradient
+    return signs(gradient, report.bound, *of) if report.kind == "sign" else gradient
 
 
-def _images(job: Job, report: Report) -> Tensor:
-    count = len(job.labels)
-    draws = generator(job.seed, f"images of {report.kind}", job.broadcast.round, job.client)
+def reported_images(labels: Indices, report: Report, batch: int, seed: int, round: int, client: int) -> Indices:
+    """Which of a client's images, which have these labels, a report is made from."""
+    draws = generator(seed, f"images of {report.kind}", round, client)
     if report.images == "all":
-        chosen = np.arange(count)
-    elif report.images == "minibatch":
-        chosen = draws.permutation(count)[: job.work.local.batch]
-    else:
-        chosen = balanced(job.labels.cpu().numpy(), job.work.local.batch, draws)
-    return torch.from_numpy(chosen).to(job.inputs.device)
+        return np.arange(len(labels))
+    if report.images == "minibatch":
+        return draws.permutation(len(labels))[:batch].astype(np.int64, copy=False)
+    return balanced(labels, batch, draws)
 
 
-def _hessian_gradient(client: Reporting, images: Tensor, temperature: float) -> dict[str, Tensor]:
+def hessian_gradient(client: Reporting, images: Tensor, temperature: float) -> dict[str, Tensor]:
     """Hg: the gradient of g·v for v = g held still."""
     module, params = client.differentiable()
     module.eval()
@@ -77,22 +77,21 @@ def _hessian_gradient(client: Reporting, images: Tensor, temperature: float) -> 
     return still | {name: value.detach() for name, value in zip(trained, second, strict=True)}
 
 
-def _refuse_frozen(client: Reporting) -> None:
-    for name, value in client.differentiable()[1].items():
+def refuse_frozen(module: nn.Module) -> None:
+    """Raise if a parameter is not trained."""
+    for name, value in module.named_parameters():
         if not value.requires_grad:
             raise ModelError(f"{name} is frozen, but a vote is +1 or −1: it would be moved")
 
 
-def _signs(job: Job, gradient: Tensors, bound: float) -> dict[str, Tensor]:
+def signs(gradient: Tensors, bound: float, seed: int, round: int, client: int) -> dict[str, Tensor]:
     """+1 with probability (b + g)/2b and otherwise −1, for each weight; drawn in the order of names."""
-    draws = generator(job.seed, "signs", job.broadcast.round, job.client)
-    signs: dict[str, Tensor] = {}
+    draws = generator(seed, "signs", round, client)
+    votes: dict[str, Tensor] = {}
     for name, g in sorted(gradient.items()):
         if not torch.isfinite(g).all():
-            raise TrainingError(
-                f"client {job.client} diverged in round {job.broadcast.round}: its gradient of {name} is not finite"
-            )
+            raise TrainingError(f"client {client} diverged in round {round}: its gradient of {name} is not finite")
         uniform = torch.from_numpy(draws.random(tuple(g.shape), dtype=np.float32)).to(g.device)
         chance = (1 + (g.float() / bound).clamp(-1, 1)) / 2
-        signs[name] = torch.where(uniform < chance, 1.0, -1.0)
-    return signs
+        votes[name] = torch.where(uniform < chance, 1.0, -1.0)
+    return votes

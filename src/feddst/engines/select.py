@@ -10,11 +10,12 @@ import torch
 from torch import nn
 
 from feddst.data import Dataset
-from feddst.engines.base import Engine
+from feddst.engines.base import AnyEngine, Engine
 from feddst.engines.native.chain import UnsupportedModelError, read_chain
 from feddst.engines.native.library import why_missing
 from feddst.engines.processes import ProcessEngine, can_travel
 from feddst.engines.reference import ReferenceEngine
+from feddst.engines.stacked.engine import StackedEngine
 from feddst.errors import OptionError
 from feddst.options import option
 
@@ -25,11 +26,17 @@ log = logging.getLogger(__name__)
 class EngineConfig:
     """Where clients are trained."""
 
-    kind: Literal["native", "reference"] = option(
-        "native", "native: compiled sparse kernels, on a CPU and for chains of layers they know; reference: PyTorch"
+    kind: Literal["native", "reference", "stacked"] = option(
+        "native",
+        "native: compiled sparse kernels, on a CPU and for chains of layers they know; reference: PyTorch; "
+        "stacked: all clients side by side, for a GPU",
     )
     device: str = option("cpu", "cpu, cuda, or cuda:N")
     workers: int = option(0, "clients at once on a CPU, with identical results; 0: one for each core", at_least=0)
+    models: int = option(400, "(stacked) models side by side at most", at_least=1)
+    precision: Literal["tf32", "float32"] = option(
+        "tf32", "(stacked, on a GPU) matrix products with 11 bits of precision, or with all of float32's"
+    )
 
     def torch_device(self) -> torch.device:
         """The device, if this machine has it."""
@@ -46,11 +53,16 @@ class EngineConfig:
         return device
 
 
-def make_engine(config: EngineConfig, module: nn.Module, dataset: Dataset) -> Engine:
+def make_engine(config: EngineConfig, module: nn.Module, dataset: Dataset) -> AnyEngine:
     """The engine that `config` asks for, as far as it can train `module`; it works on a copy of that."""
     module = copy.deepcopy(module)
     device = config.torch_device()
     workers = config.workers or cores()
+    if config.kind == "stacked":
+        try:
+            return StackedEngine(module, dataset, device, config.models, exact=config.precision == "float32")
+        except UnsupportedModelError as reason:
+            log.warning("training one client after another: %s", reason)
     if config.kind == "native" and device.type == "cpu":
         try:
             return _native_engine(module, dataset, workers)

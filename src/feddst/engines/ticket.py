@@ -1,7 +1,5 @@
 """LotteryFL's clients: each finds its own sparse network before it trains."""
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor, nn
 
@@ -12,9 +10,10 @@ from feddst.protocol import Masks, Tensors, Ticket, count_active, generator, mas
 from feddst.sparsity import drop_smallest
 
 
-def take_ticket(module: nn.Module, job: Job, ticket: Ticket) -> tuple[Job, dict[str, Tensor], Tensors]:
-    """The job on the images that are trained on, the client's masks, and the weights it begins with."""
-    masks = own_masks(job.state, {name: job.broadcast.params[name].shape for name in ticket.budgets})
+def take_ticket(module: nn.Module, job: Job, ticket: Ticket) -> tuple[Tensor, dict[str, Tensor], Tensors]:
+    """Which images are trained on, as int64 indices, the client's masks, and the weights it begins with."""
+    shapes = {name: job.broadcast.params[name].shape for name in ticket.budgets}
+    masks = own_masks(job.state, shapes, next(iter(job.broadcast.params.values())).device)
     weights: Tensors = masked(job.broadcast.params, masks)
     trained, held_out = _divide(job, ticket.held_out)
     surplus = _surplus(masks, ticket)
@@ -23,7 +22,7 @@ def take_ticket(module: nn.Module, job: Job, ticket: Ticket) -> tuple[Job, dict[
         if _accuracy(module, job, held_out) >= ticket.threshold:
             masks = {name: drop_smallest(weights[name][None], masks[name][None], n)[0] for name, n in surplus.items()}
             weights = masked(job.initial, masks)
-    return replace(job, inputs=job.inputs[trained], labels=job.labels[trained]), masks, weights
+    return trained, masks, weights
 
 
 def held_out_images(count: int, share: float) -> int:

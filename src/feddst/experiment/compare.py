@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 from feddst.data import DataConfig, Dataset, Federation, load
 from feddst.errors import OptionError
@@ -10,13 +10,12 @@ from feddst.experiment.comparison import CompareConfig, Comparison, Curve, Entry
 from feddst.experiment.config import RunConfig
 from feddst.experiment.lines import Lines
 from feddst.experiment.loop import Watcher
+from feddst.experiment.metrics import Row
 from feddst.experiment.reports import begin, refuse_foreign, write_reports
 from feddst.experiment.session import run
-from feddst.experiment.storage import RunDirectory
+from feddst.experiment.storage import RunDirectory, Standing
 from feddst.models import ModuleSource
 from feddst.options import updated
-
-Standing = Literal["new", "resumed", "finished"]
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ def compare(
     own = model is not None or data is not None
     comparison = Comparison(config, (), path, False, describe_data(config.base.data, data), reproducible=not own)
     watcher = watcher or ComparisonLines()
-    curves: list[Curve] = []
+    curves: list[Curve[Row]] = []
     for turn in turns:
         watcher.turn(turn)
         if turn.standing != "finished":
@@ -105,15 +104,8 @@ def plan(config: CompareConfig, out: Path) -> list[Turn]:
     for place, (entry, seed) in enumerate(pairs, 1):
         one = entry.config(config.base, seed)
         directory = RunDirectory(out / f"{entry.directory}-seed{seed}")
-        turns.append(Turn(place, len(pairs), entry, seed, one, directory, _standing(directory, one)))
+        turns.append(Turn(place, len(pairs), entry, seed, one, directory, directory.standing(one)))
     return turns
-
-
-def _standing(directory: RunDirectory, config: RunConfig) -> Standing:
-    if not directory.exists():
-        return "new"
-    directory.refuse_other(config)
-    return "finished" if directory.complete(config) is not None else "resumed"
 
 
 def _play(turn: Turn, model: ModuleSource | None, data: Dataset | Federation | None, watcher: Watcher) -> bool:
@@ -123,7 +115,6 @@ def _play(turn: Turn, model: ModuleSource | None, data: Dataset | Federation | N
     return result.finished
 
 
-def _curve(turn: Turn) -> Curve:
-    directory, summary, accounting = turn.directory, turn.directory.finished(), turn.config.accounting
-    cap = directory.stored_config().cap_gib if summary is not None and summary.stopped_by == "cap" else 0.0
-    return Curve(turn.entry.label, turn.seed, tuple(directory.rows()), directory.path, accounting, cap)
+def _curve(turn: Turn) -> Curve[Row]:
+    rows, cap = tuple(turn.directory.rows()), turn.directory.cap_reached()
+    return Curve(turn.entry.label, turn.seed, rows, turn.directory.path, turn.config.accounting, cap)

@@ -3,13 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from feddst.errors import OptionError
 from feddst.experiment.config import RunConfig, method_named, refuse_ineffective
-from feddst.experiment.metrics import GIB, Accounting, Row, best_under
+from feddst.experiment.metrics import GIB, Accounting, Row, Scored, best_under
 from feddst.options import Option, check_list, hint, option, options_of, updated
 from feddst.protocol.keys import LARGEST_SEED
+
+S = TypeVar("S", bound=Scored)
 
 _PER_RUN = ("method", "seed")
 _SHARED = ("accounting", "data", "engine", "method", "seed")
@@ -67,12 +69,12 @@ class CompareConfig:
 
 
 @dataclass(frozen=True)
-class Curve:
+class Curve(Generic[S]):
     """The rows of one run of a comparison, with its way of counting; `cap_gib` is the cap that ended it, 0 if none."""
 
     label: str
     seed: int
-    rows: tuple[Row, ...]
+    rows: tuple[S, ...]
     path: Path
     accounting: Accounting = "measured"
     cap_gib: float = 0.0
@@ -100,13 +102,13 @@ class Comparison:
     """
 
     config: CompareConfig
-    curves: tuple[Curve, ...]
+    curves: tuple[Curve[Row], ...]
     path: Path
     finished: bool
     data: str = ""
     reproducible: bool = True
 
-    def of(self, label: str) -> list[Curve]:
+    def of(self, label: str) -> list[Curve[Row]]:
         """The curves of one entry, one a seed."""
         return [curve for curve in self.curves if curve.label == label]
 

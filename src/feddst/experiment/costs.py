@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from feddst.models import training_flops
-from feddst.protocol import ClientWork, Masks, Tensors, Update, as_bytes, count_active
+from feddst.protocol import ClientWork, Tensors
 from feddst.wire import Reference
 
 Formula = Literal["paper", "published"]
@@ -53,22 +53,19 @@ class Ledger:
     mask_travels_down: bool = True
     unsettled: dict[str, dict[int, int]] = field(default_factory=lambda: {"upload": {}, "download": {}})
 
-    def upload_price(self, sent: Reference, update: Update) -> int:
-        """The bits of one update."""
-        active = sent.active if update.masks is None else count_active(update.masks)
-        params = {name: sent.broadcast.params[name] for name in update.params}
-        extras = sum(value.numel() for tensors in update.extra.values() for value in tensors.values())
-        mask = 0 if update.masks is None else self._mask_bits(params, active, down=False)
+    def upload_price(self, sent: Reference, work: ClientWork, own: Mapping[str, int] | None) -> int:
+        """The bits of an update; `own` is how many weights the client's masks keep, if it sends some of its own."""
+        active = sent.active if own is None else own
+        everything = sent.broadcast.params
+        params = {name: value for name, value in everything.items() if work.train and name not in work.keep}
+        extras = len(work.report) * sum(value.numel() for value in everything.values())
+        mask = 0 if own is None else self._mask_bits(params, active, down=False)
         return self._value_bits(params, active, self.up_width) + mask + round(self.up_width * extras)
 
     def upload_bound(self, sent: Reference, work: ClientWork) -> int:
         """The most bits that a client with these orders can upload."""
-        everything = sent.broadcast.params
-        params = {name: value for name, value in everything.items() if work.train and name not in work.keep}
         own_mask = work.readjust is not None or work.ticket is not None
-        mask = self._mask_bits(params, sent.active, down=False) if own_mask else 0
-        extras = len(work.report) * sum(value.numel() for value in everything.values())
-        return self._value_bits(params, sent.active, self.up_width) + mask + round(self.up_width * extras)
+        return self.upload_price(sent, work, sent.active if own_mask else None)
 
     def download_price(self, sent: Reference) -> int:
         """The bits of one broadcast."""
@@ -84,14 +81,18 @@ class Ledger:
         """A client received the broadcast."""
         self.download_bits += self._owed("download", client, bits)
 
-    def charge_training(self, work: ClientWork, densities: Mapping[str, float], images: int) -> None:
-        """One client trained; a readjustment or a report adds a gradient that is dense in the weights alone."""
+    def charge_training(self, work: ClientWork, active: Mapping[str, int], images: int) -> None:
+        """One client trained with so many active weights in its masked layers.
+
+        A readjustment or a report adds a gradient that is dense in the weights alone.
+        """
+        densities = {name: count / self.layers[name] for name, count in active.items()}
         passes = images * work.local.epochs if work.train else 0
         self.flops_dense += passes * training_flops(self.multiply_adds, {})
         self.flops_sparse += passes * training_flops(self.multiply_adds, densities)
-        seen = _images_differentiated(work, images)
-        mixed = {name: (2 * densities.get(name, 1.0) + 1) / 3 for name in self.multiply_adds}
-        self.flops_sparse += seen * training_flops(self.multiply_adds, mixed)
+        if seen := _images_differentiated(work, images):
+            mixed = {name: (2 * densities.get(name, 1.0) + 1) / 3 for name in self.multiply_adds}
+            self.flops_sparse += seen * training_flops(self.multiply_adds, mixed)
 
     def close_round(self, *, mask_moved: bool, scheduled_evaluation: bool) -> None:
         """The round is over."""
@@ -139,11 +140,6 @@ class Ledger:
         sizes = {name: size for name, size in self.layers.items() if name in params}
         active = sum(kept.get(name, size) for name, size in sizes.items())
         return sum(value.numel() for value in params.values()), sum(sizes.values()), active
-
-
-def densities_of(masks: Masks) -> dict[str, float]:
-    """The share of its weights that each mask keeps."""
-    return {name: float(as_bytes(mask).float().mean()) for name, mask in masks.items()}
 
 
 def _images_differentiated(work: ClientWork, images: int) -> int:

@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from feddst.engines import Engine, Reply
-from feddst.engines.reference import reproducible
+import torch
+
+from feddst.engines import AnyEngine, CohortEngine, Engine, Reply
+from feddst.engines.conditions import reproducible
 from feddst.experiment.metrics import Row
 from feddst.experiment.run import Run
 
@@ -38,12 +40,25 @@ class Silent:
         return False
 
 
-def play(runs: Sequence[Run], engine: Engine, watcher: Watcher) -> bool:
+def play(runs: Sequence[Run], engine: AnyEngine, watcher: Watcher) -> bool:
     """Take every run to its end. Returns False if the watcher stopped it; checkpoints are written then too."""
     live = [run for run in runs if not run.stopped_by]
     watcher.started(live)
+    if not isinstance(engine, CohortEngine):
+        return _play(live, engine, watcher)
+    with engine.at_work():
+        try:
+            for run in live:
+                run.place(engine.device)
+            return _play(live, engine, watcher)
+        finally:
+            for run in live:
+                run.place(torch.device("cpu"))
+
+
+def _play(live: Sequence[Run], engine: AnyEngine, watcher: Watcher) -> bool:
     while live:
-        with reproducible():
+        with reproducible(tf32=isinstance(engine, CohortEngine) and engine.tf32):
             _round(live, engine, watcher)
         live = [run for run in live if not run.stopped_by]
         if live and watcher.stop():
@@ -53,7 +68,18 @@ def play(runs: Sequence[Run], engine: Engine, watcher: Watcher) -> bool:
     return True
 
 
-def _round(runs: Sequence[Run], engine: Engine, watcher: Watcher) -> None:
+def _round(runs: Sequence[Run], engine: AnyEngine, watcher: Watcher) -> None:
+    if isinstance(engine, CohortEngine):
+        _train_cohorts(runs, engine)
+    else:
+        _train_clients(runs, engine)
+    exams = {id(run): run.exams() if run.close_round() else [] for run in runs}
+    results = iter(engine.evaluate([exam for run in runs for exam in exams[id(run)]]))
+    for run in runs:
+        watcher.row(run, run.record([next(results) for _ in exams[id(run)]]))
+
+
+def _train_clients(runs: Sequence[Run], engine: Engine) -> None:
     given = [(run, place, assignment) for run in runs for place, assignment in enumerate(run.open_round())]
 
     def receive(index: int, reply: Reply) -> None:
@@ -61,7 +87,9 @@ def _round(runs: Sequence[Run], engine: Engine, watcher: Watcher) -> None:
         run.receive(place, reply)
 
     engine.train([assignment for _, _, assignment in given], receive)
-    exams = {id(run): run.exams() if run.close_round() else [] for run in runs}
-    results = iter(engine.evaluate([exam for run in runs for exam in exams[id(run)]]))
-    for run in runs:
-        watcher.row(run, run.record([next(results) for _ in exams[id(run)]]))
+
+
+def _train_cohorts(runs: Sequence[Run], engine: CohortEngine) -> None:
+    cohorts = [run.open_cohort() for run in runs]
+    for run, tally in zip(runs, engine.train_cohorts(cohorts), strict=True):
+        run.receive_all(tally)

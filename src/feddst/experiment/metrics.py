@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,20 @@ MIB, GIB = 8 * 2**20, 8 * 2**30
 
 Accounting = Literal["measured", "paper", "published"]
 """What counts as upload: the bytes that were sent, or a formula."""
+
+
+class Scored(Protocol):
+    """What tables and pictures need to know of a round."""
+
+    @property
+    def round(self) -> int: ...
+
+    @property
+    def accuracy(self) -> float | None: ...
+
+    def upload(self, accounting: Accounting) -> int:
+        """Bits uploaded so far, by this way of counting."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -61,7 +75,7 @@ class Row:
 
     def upload(self, accounting: Accounting) -> int:
         """Bits uploaded so far, by this way of counting."""
-        return 8 * self.upload_bytes if accounting == "measured" else self.upload_bits
+        return counted_upload(self.upload_bytes, self.upload_bits, accounting)
 
 
 @dataclass(frozen=True)
@@ -89,9 +103,17 @@ class Summary:
         return asdict(self)
 
 
+def counted_upload(sent: int, formula: int, accounting: Accounting) -> int:
+    """Bits uploaded: eight for each byte sent, or those of a formula."""
+    return 8 * sent if accounting == "measured" else formula
+
+
 def client_accuracies(correct: NDArray[np.bool_], tests: Sequence[NDArray[np.int64]]) -> NDArray[np.float64]:
     """Each client's accuracy on its own test set; correct: bool [test images]."""
-    return np.array([correct[indices].mean() for indices in tests])
+    counts = np.array([len(indices) for indices in tests])
+    starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
+    shares: NDArray[np.float64] = np.add.reduceat(correct[np.concatenate(tests)], starts, dtype=np.int64) / counts
+    return shares
 
 
 def worst_tenth(accuracies: NDArray[np.float64]) -> float:
@@ -99,7 +121,7 @@ def worst_tenth(accuracies: NDArray[np.float64]) -> float:
     return float(np.sort(accuracies)[: math.ceil(len(accuracies) / 10)].mean())
 
 
-def best_under(rows: Sequence[Row], cap_gib: float, accounting: Accounting) -> float | None:
+def best_under(rows: Sequence[Scored], cap_gib: float, accounting: Accounting) -> float | None:
     """The best mean accuracy evaluated before the upload passed the cap; None if there was no evaluation."""
     seen = [row.accuracy for row in rows if row.accuracy is not None and row.upload(accounting) <= cap_gib * GIB]
     return max(seen, default=None)
@@ -135,11 +157,16 @@ def write_row(row: Row) -> str:
 def read_rows(path: Path, last_round: int | None = None) -> list[Row]:
     """The rows of a `metrics.jsonl`, up to a round; a torn last line (a killed run) is left out."""
     rows: list[Row] = []
-    for number, line in enumerate(path.read_text().splitlines(keepends=True), 1):
-        if not line.endswith("\n"):
+    for number, line in enumerate(path.read_bytes().splitlines(keepends=True), 1):
+        if not line.endswith(b"\n"):
             break
         try:
-            rows.append(Row(**json.loads(line)))
+            row = Row(**json.loads(line))
         except (ValueError, TypeError):
             raise CheckpointError(f"{path}, line {number}, is damaged") from None
-    return [row for row in rows if last_round is None or row.round <= last_round]
+        if last_round is not None and row.round > last_round:
+            break
+        rows.append(row)
+        if row.round == last_round:
+            break
+    return rows

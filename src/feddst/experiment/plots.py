@@ -1,7 +1,8 @@
-"""A comparison as a picture: accuracy against upload."""
+"""Pictures of accuracy against upload."""
 
 import io
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from feddst.experiment.comparison import Comparison, Curve
-from feddst.experiment.metrics import MIB
+from feddst.experiment.comparison import Comparison, Curve, S
+from feddst.experiment.metrics import MIB, Accounting
 from feddst.experiment.storage import write_atomically
 from feddst.experiment.wording import WAYS
 
@@ -36,20 +37,51 @@ class Band:
     high: NDArray[np.float64]
 
 
+@dataclass(frozen=True)
+class Picture:
+    """What is drawn: a line with its name for each entry, and the caps; `shaded` if lines have a spread over seeds."""
+
+    title: str
+    lines: Sequence[tuple[str, Band]]
+    accounting: Accounting
+    caps: Sequence[float]
+    shaded: bool
+
+
 def accuracy_against_upload(comparison: Comparison, path: Path) -> None:
     """Write a PNG: for each entry the mean accuracy over seeds, with a band from the lowest to the highest."""
+    config, seeds = comparison.config, len(comparison.config.seeds)
+    spread = f"mean and range of {seeds} seeds" if seeds > 1 else f"seed {config.seeds[0]}"
+    lines = [(label, band(comparison.of(label))) for label in config.methods]
+    picture = Picture(f"{comparison.data}, {spread}", lines, config.base.accounting, config.caps, seeds > 1)
+    draw(picture, path)
+
+
+def draw(picture: Picture, path: Path) -> None:
+    """Write the picture as a PNG."""
+    figure = new_figure()
+    _draw(figure, picture)
+    save_png(figure, path)
+
+
+def new_figure() -> "Figure":
+    """An empty figure. Raises `ImportError` where there is no matplotlib."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 4.8), layout="constrained")
     FigureCanvasAgg(figure)
-    _draw(figure, comparison)
+    return figure
+
+
+def save_png(figure: "Figure", path: Path) -> None:
+    """Write a figure, replacing an older one in one step."""
     png = io.BytesIO()
     figure.savefig(png, format="png", dpi=150)
     write_atomically(path, png.getvalue())
 
 
-def band(curves: list[Curve]) -> Band:
+def band(curves: Sequence[Curve[S]]) -> Band:
     """One entry's curves as one; a round counts with the seeds that have it."""
     found: dict[int, list[tuple[float, float]]] = defaultdict(list)
     for curve in curves:
@@ -62,36 +94,38 @@ def band(curves: list[Curve]) -> Band:
     return Band(mean[:, 0], mean[:, 1], low, high)
 
 
-def _draw(figure: "Figure", comparison: Comparison) -> None:
+def _draw(figure: "Figure", picture: Picture) -> None:
     axes = figure.add_subplot()
     ends: list[tuple[float, str, str]] = []
-    for i, label in enumerate(comparison.config.methods):
-        line = band(comparison.of(label))
+    for i, (label, line) in enumerate(picture.lines):
         if not len(line.mean):
             continue
         colour = COLOURS[i % len(COLOURS)]
         style = STYLES[i // len(COLOURS) % len(STYLES)]
         marker = "o" if len(line.mean) <= FEW_POINTS else ""
         axes.plot(line.upload, line.mean, style, color=colour, linewidth=1.8, marker=marker, markersize=3.5)
-        if len(comparison.config.seeds) > 1:
+        if picture.shaded:
             axes.fill_between(line.upload, line.low, line.high, color=colour, alpha=0.18, linewidth=0)
         ends.append((float(line.mean[-1]), label, colour))
-    _set_up(axes, comparison)
-    _name_lines(axes, ends)
+    _set_up(axes, picture)
+    name_lines(axes, ends)
 
 
-def _set_up(axes: "Axes", comparison: Comparison) -> None:
-    axes.set_xlabel(f"upload [MiB], {WAYS[comparison.config.base.accounting]}")
+def tidy(axes: "Axes", title: str) -> None:
+    """What all pictures here share: percentages upwards, few lines, the title at the left."""
     axes.set_ylabel("mean client accuracy [%]")
     axes.margins(y=0.08)
     axes.grid(axis="y", color="#e6e6e6", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-    seeds = len(comparison.config.seeds)
-    spread = f"mean and range of {seeds} seeds" if seeds > 1 else f"seed {comparison.config.seeds[0]}"
-    axes.set_title(f"{comparison.data}, {spread}", loc="left", fontsize=10, pad=20)
+    axes.set_title(title, loc="left", fontsize=10, pad=20)
+
+
+def _set_up(axes: "Axes", picture: Picture) -> None:
+    axes.set_xlabel(f"upload [MiB], {WAYS[picture.accounting]}")
+    tidy(axes, picture.title)
     reach = axes.dataLim.x1 * 1.25 if axes.lines else 0.0
-    caps = [cap for cap in comparison.config.caps if cap * 1024 <= reach]
+    caps = [cap for cap in picture.caps if cap * 1024 <= reach]
     axes.set_xlim(0, max([axes.get_xlim()[1], *(cap * 1024 for cap in caps)]))
     for cap in caps:
         axes.axvline(cap * 1024, color=GREY, linewidth=0.7, dashes=(4, 3), zorder=0)
@@ -107,7 +141,7 @@ def _set_up(axes: "Axes", comparison: Comparison) -> None:
         )
 
 
-def _name_lines(axes: "Axes", ends: list[tuple[float, str, str]]) -> None:
+def name_lines(axes: "Axes", ends: list[tuple[float, str, str]]) -> None:
     """Write each entry's name beside the end of its line, moved apart where lines end close together."""
     low, high = axes.get_ylim()
     ceiling = 1.0

@@ -54,7 +54,7 @@ class Row:
     @property
     def entry(self) -> str:
         """The row as a comparison names it."""
-        return _entry(self.method, self.own)
+        return ":".join([self.method, *(f"{name}={_word(value)}" for name, value in self.own.items())])
 
 
 _PATHOLOGICAL = {"data.partition": "classes", "data.clients": 400, "data.classes_per_client": 2}
@@ -123,18 +123,45 @@ _READJUSTED = {"sparsity.level": 0.0, "readjust.alpha": 0.5, "readjust.every": 1
 
 @dataclass(frozen=True)
 class Sweep:
-    """An option of FedDST that the paper varies, and the values it is given here."""
+    """An option of FedDST that the paper varies, and the values it is given here.
+
+    The paper gives no list of them: they span the range that its text speaks of. `shown_on` are the data sets of its
+    figures. E_p is counted from 1 here: 10 of 10 epochs is the paper's E − 1.
+    """
 
     name: str
     title: str
     option: str
+    symbol: str
     values: tuple[float, ...]
+    shown_on: tuple[str, ...]
+
+    def rows(self) -> list["Row"]:
+        """FedDST with each of the values."""
+        return [
+            Row(f"{self.name}={value:g}", f"{self.symbol} = {value:g}", "feddst", {self.option: value})
+            for value in self.values
+        ]
 
 
 SWEEPS = (
-    Sweep("alpha", "several α", "readjust.alpha", (0.001, 0.005, 0.01, 0.05, 0.1)),
-    Sweep("sparsity", "several sparsities", "sparsity.level", (0.5, 0.8, 0.9, 0.95)),
-    Sweep("schedule", "readjustment after several epochs E_p", "readjust.after_epoch", (1, 3, 5, 8, 10)),
+    Sweep("alpha", "several α", "readjust.alpha", "α", (0.001, 0.005, 0.01, 0.05, 0.1), ("mnist", "cifar10")),
+    Sweep(
+        "sparsity",
+        "several sparsities",
+        "sparsity.level",
+        "S",
+        (0.5, 0.8, 0.9, 0.95),
+        ("mnist", "cifar10", "cifar100"),
+    ),
+    Sweep(
+        "schedule",
+        "readjustment after several epochs E_p",
+        "readjust.after_epoch",
+        "E_p",
+        (1, 3, 5, 8, 10),
+        ("mnist", "cifar10"),
+    ),
 )
 
 
@@ -153,7 +180,8 @@ def preset_options(name: str, command: Command) -> Mapping[str, Any]:
     return found.options
 
 
-def _rows(table: Table, published: bool) -> list[Row]:
+def table_rows(table: Table, published: bool) -> list[Row]:
+    """The rows of a table, in the paper's order."""
     usual = {"sparsity.level": table.level, "readjust.alpha": table.alpha, "readjust.every": table.every}
     dense = {name: value for name, value in _READJUSTED.items() if value != usual[name]} if published else {}
     with_prox = {"readjust.alpha": table.alpha_prox} if table.alpha_prox != table.alpha else {}
@@ -197,16 +225,22 @@ def _effective(method: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name.partition(".")[0] not in groups - used}
 
 
-def _run_preset(table: Table, row: Row, published: bool) -> Preset:
+def row_options(table: Table, row: Row, published: bool) -> dict[str, Any]:
+    """The options of a row's runs: up to the largest cap of its table."""
     options = {"method": row.method, **_shared(table, published), **row.own, "cap_gib": max(table.caps)}
+    return _effective(row.method, options)
+
+
+def _run_preset(table: Table, row: Row, published: bool) -> Preset:
     summary = f"{table.title}, {row.title}: {_source(published)}"
     if published and "sparsity.level" in row.own:
         summary += ", which readjusts here too (α = 0.5 at sparsity 0)"
-    return Preset(f"{table.name}-{row.name}{_suffix(published)}", summary, "run", _effective(row.method, options))
+    options = row_options(table, row, published)
+    return Preset(f"{table.name}-{row.name}{_suffix(published)}", summary, "run", options)
 
 
 def _compare_preset(table: Table, published: bool) -> Preset:
-    methods = tuple(row.entry for row in _rows(table, published))
+    methods = tuple(row.entry for row in table_rows(table, published))
     options = {"methods": methods, "caps": table.caps, **_shared(table, published)}
     return Preset(table.name + _suffix(published), f"{table.title}, all rows: {_source(published)}", "compare", options)
 
@@ -214,14 +248,10 @@ def _compare_preset(table: Table, published: bool) -> Preset:
 def _sweep_presets(table: Table, published: bool) -> Iterator[Preset]:
     """FedDST with one of its options varied, as in the paper's figures."""
     for sweep in SWEEPS:
-        methods = tuple(_entry("feddst", {sweep.option: value}) for value in sweep.values)
+        methods = tuple(row.entry for row in sweep.rows())
         options = {"methods": methods, "caps": table.caps, **_effective("feddst", _shared(table, published))}
         summary = f"{table.title}, FedDST with {sweep.title}: {_source(published)}"
         yield Preset(f"{table.name}-{sweep.name}{_suffix(published)}", summary, "compare", options)
-
-
-def _entry(method: str, own: Mapping[str, Any]) -> str:
-    return ":".join([method, *(f"{name}={_word(value)}" for name, value in own.items())])
 
 
 def _word(value: Any) -> str:
@@ -266,7 +296,7 @@ def _all() -> Iterator[Preset]:
     )
     for table in TABLES:
         for published in (False, True):
-            for row in _rows(table, published):
+            for row in table_rows(table, published):
                 yield _run_preset(table, row, published)
             yield _compare_preset(table, published)
             yield from _sweep_presets(table, published)

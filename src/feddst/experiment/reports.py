@@ -100,7 +100,7 @@ def _write_json(comparison: Comparison) -> None:
     write_atomically(comparison.path / CURVES, (json.dumps(content, indent=1) + "\n").encode())
 
 
-def _curve(curve: Curve) -> dict[str, Any]:
+def _curve(curve: Curve[Row]) -> dict[str, Any]:
     """A curve by columns, one number for each evaluation; `metrics.jsonl` of its run has every round."""
     evaluated = [row for row in curve.rows if row.accuracy is not None]
     return {"label": curve.label, "seed": curve.seed, "run": curve.path.name} | {

@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+import torch
 from torch import nn
 
 from feddst.data import Federation
-from feddst.engines import Assignment, Evaluation, Exam, Reply
+from feddst.engines import Assignment, Cohort, Evaluation, Exam, Member, Reply, Tally
 from feddst.engines.ticket import held_out_images
 from feddst.errors import CheckpointError, OptionError, TrainingError, WireError
 from feddst.experiment.cohort import Participant, participants
 from feddst.experiment.config import RunConfig, make_method, with_pins
-from feddst.experiment.costs import Formula, Ledger, densities_of
+from feddst.experiment.costs import Formula, Ledger
 from feddst.experiment.exams import Examiner, Scores
 from feddst.experiment.metrics import GIB, Row, Summary, summarise
 from feddst.experiment.storage import Checkpoint, RunDirectory, identity_of
@@ -22,6 +23,7 @@ from feddst.experiment.wording import counted
 from feddst.models import check_fit, initial_model, multiply_adds
 from feddst.models.timing import layer_times
 from feddst.protocol import (
+    Broadcast,
     ClientState,
     ClientWork,
     Masks,
@@ -30,12 +32,14 @@ from feddst.protocol import (
     Tensors,
     Update,
     count_active,
-    count_kept,
+    generator,
 )
+from feddst.protocol.tensors import count_each
 from feddst.wire import (
     LARGEST_WEIGHT,
     Asked,
     Downlink,
+    MaskFacts,
     MaskHistory,
     Reference,
     check_size,
@@ -47,6 +51,9 @@ from feddst.wire import (
 )
 
 log = logging.getLogger(__name__)
+
+AUDIT_EVERY = 50
+"""Where an engine counts bytes instead of writing them, it does both in one of so many rounds, drawn at random."""
 
 
 @dataclass(frozen=True)
@@ -65,16 +72,25 @@ class Arrival:
     state: ClientState
 
 
+@dataclass(frozen=True)
+class Given:
+    """Who was given which orders, and on how many images."""
+
+    client: int
+    work: ClientWork
+    images: int
+
+
 @dataclass
 class OpenRound:
-    """A round between its broadcast and its end; `densities` of the masks sent, `arrivals` by place in the round."""
+    """A round between its broadcast and its end; `given` and `arrivals` by place in the round."""
 
     number: int
     downlink: Downlink
-    assignments: list[Assignment]
     total: SparseSum
-    densities: Mapping[str, float]
     began: float
+    given: list[Given] = field(default_factory=list)
+    price: tuple[ClientWork, Mapping[str, int] | None, int] | None = None
     arrivals: dict[int, Arrival] = field(default_factory=dict)
     refusals: list[str] = field(default_factory=list)
 
@@ -85,6 +101,8 @@ class OpenRound:
 
 class Run:
     """Goes through rounds as the loop tells it: `open_round`, `receive`, `close_round`, `record`.
+
+    For engines that train whole cohorts `open_cohort` and `receive_all` stand in for the first two.
 
     `stopped_by` is `rounds` or `cap` once the run has come to its end, else empty.
     """
@@ -115,6 +133,8 @@ class Run:
         self._history = MaskHistory(config.wire.remember)
         self._open: OpenRound | None = None
         self._moved = (0, 0)
+        self._facts: MaskFacts | None = None
+        self._coming: tuple[ServerState, list[Participant]] | None = None
         self.stopped_by = self._why_stop()
         if self.stopped_by:
             least = self._next_upload() / GIB
@@ -126,6 +146,10 @@ class Run:
     def name(self) -> str:
         """How this run is called on screen."""
         return f"{self.config.method}, seed {self.config.seed}"
+
+    def place(self, device: torch.device) -> None:
+        """Bring the state to a device, if it is not there."""
+        self.state = self.state.to(device)
 
     def resume(self) -> None:
         """Go back to the last checkpoint, or to the beginning if there is none."""
@@ -148,39 +172,49 @@ class Run:
 
     def open_round(self) -> list[Assignment]:
         """Broadcast, and the assignments of the round's clients."""
-        began = time.perf_counter()
-        sent = self.method.broadcast(self.state)
-        try:
-            downlink = Downlink(sent, self.config.wire, self._history, self.state.seed)
-        except WireError as error:
-            raise TrainingError(f"the model cannot be sent in round {self.state.round}: {error}") from None
-        reference = downlink.reference
-        price = self._ledger.download_price(reference)
+        opened = self._begin()
+        reference = opened.downlink.reference
+        opened.total = SparseSum(reference.broadcast.masks, reference.positions)
         assignments: list[Assignment] = []
+        price = self._ledger.download_price(reference)
         for who in self._participants():
-            parcel = downlink.parcel_for(who.client)
+            parcel = opened.downlink.parcel_for(who.client)
             self._ledger.down.add(len(parcel.payload), mask_bytes(parcel.payload))
             self._ledger.book_download(who.client, price)
             if who.work is not None:
                 inputs, labels = self.federation.client_data(who.client)
-                kept = self.clients.get(who.client, ClientState())
-                initial = _initial(self.state) if who.work.keep or who.work.ticket is not None else {}
+                kept, initial = self.clients.get(who.client, ClientState()), self._initial(who.work)
                 assignments.append(
                     Assignment(
                         who.client, self.state.seed, parcel, who.work, inputs, labels, kept, self.config.wire, initial
                     )
                 )
-        masks = reference.broadcast.masks
-        total = SparseSum(masks, reference.positions)
-        self._open = OpenRound(self.state.round, downlink, assignments, total, densities_of(masks), began)
+                opened.given.append(Given(who.client, who.work, len(labels)))
         return assignments
+
+    def open_cohort(self) -> Cohort:
+        """The same for an engine that adds updates up itself: what is sent is counted instead of written."""
+        opened, audited = self._begin(), self._audited()
+        members: list[Member] = []
+        initial: Tensors = {}
+        price = self._ledger.download_price(opened.downlink.reference)
+        for who in self._participants():
+            self._ledger.down.add(*opened.downlink.sizes_for(who.client, audited=audited))
+            self._ledger.book_download(who.client, price)
+            if who.work is not None:
+                images = self.federation.partition.train[who.client]
+                initial = initial or self._initial(who.work)
+                members.append(Member(who.client, who.work, images, self.clients.get(who.client, ClientState())))
+                opened.given.append(Given(who.client, who.work, len(images)))
+        downlink = opened.downlink
+        correction = downlink.correction
+        return Cohort(self.state.seed, downlink.reference, members, self.config.wire, initial, correction, audited)
 
     def receive(self, place: int, reply: Reply) -> None:
         """Take in one client's reply, in whatever order replies come."""
         assert self._open is not None
-        given = self._open.assignments[place]
-        sent = self._open.downlink.reference
-        densities, loss = self._open.densities, reply.loss if given.work.train else None
+        given = self._open.given[place]
+        loss = reply.loss if given.work.train else None
         try:
             update = self._read(reply.payload, given)
         except WireError as error:
@@ -188,14 +222,20 @@ class Run:
             self._open.refusals.append(f"client {given.client}'s because {error}")
             self._history.forget(given.client)
             arrival = Arrival(given.client, len(reply.payload), 0, 0, 0, loss, reply.state)
+            self._take(place, arrival, None)
         else:
-            if given.work.ticket is not None and update.masks is not None:
-                densities = densities_of(update.masks)
-            sizes = len(reply.payload), mask_bytes(reply.payload)
-            bits = self._ledger.upload_price(sent, update)
-            arrival = Arrival(given.client, *sizes, bits, update.weight, loss, reply.state)
-        self._ledger.charge_training(given.work, densities, _images(given))
-        self._open.arrivals[place] = arrival
+            own = None if update.masks is None else count_active(update.masks)
+            sizes, bits = (len(reply.payload), mask_bytes(reply.payload)), self._price(given, own)
+            self._take(place, Arrival(given.client, *sizes, bits, update.weight, loss, reply.state), own)
+
+    def receive_all(self, tally: Tally) -> None:
+        """Take in what came of a cohort."""
+        assert self._open is not None
+        self._open.total = tally.total
+        for place, (given, receipt) in enumerate(zip(self._open.given, tally.receipts, strict=True)):
+            loss, bits = receipt.loss if given.work.train else None, self._price(given, receipt.own)
+            sizes = receipt.bytes, receipt.mask_bytes
+            self._take(place, Arrival(given.client, *sizes, bits, receipt.weight, loss, receipt.state), receipt.own)
 
     def close_round(self) -> bool:
         """Book what came, in the order of places, and aggregate. Returns whether the new model is to be evaluated."""
@@ -209,8 +249,11 @@ class Run:
         before, total = self.state, self._open.total
         self.state = self.method.aggregate(before, total) if self._enough(self._open) else before.next()
         self._moved = _movement(before.masks, self.state.masks)
+        mask_moved = any(self._moved) or before.masks.keys() != self.state.masks.keys()
+        if not mask_moved:
+            self.state = replace(self.state, masks=before.masks)  # what follows from them need not be worked out again
         self._ledger.close_round(
-            mask_moved=any(self._moved) or before.masks.keys() != self.state.masks.keys(),
+            mask_moved=mask_moved,
             scheduled_evaluation=self._scheduled(before.round),
         )
         self.stopped_by = self._why_stop()
@@ -245,13 +288,66 @@ class Run:
         """The run so far in a few numbers."""
         return summarise(self.rows, self.stopped_by or "interruption")
 
+    def _begin(self) -> OpenRound:
+        """Open the round: its broadcast, and an empty sum."""
+        began = time.perf_counter()
+        sent = self.method.broadcast(self.state)
+        try:
+            downlink = Downlink(sent, self.config.wire, self._history, self.state.seed, self._facts_of(sent))
+        except WireError as error:
+            raise TrainingError(f"the model cannot be sent in round {self.state.round}: {error}") from None
+        self._open = OpenRound(self.state.round, downlink, SparseSum(sent.masks), began)
+        return self._open
+
+    def _facts_of(self, sent: Broadcast) -> MaskFacts:
+        """What follows from the masks of a broadcast, worked out once for as long as they do not move."""
+        if self._facts is None or self._facts.masks is not sent.masks:
+            self._facts = MaskFacts(sent.masks, model_layout(sent.params, sent.buffers))
+        return self._facts
+
+    def _initial(self, work: ClientWork) -> Tensors:
+        """The weights that clients begin with where they have none: from the state, so that a resumed run has the same.
+
+        A method whose server moves those weights keeps the initial ones as `initial/…` beside them.
+        """
+        if not work.keep and work.ticket is None:
+            return {}
+        return {name: self.state.extra.get(f"initial/{name}", value) for name, value in self.state.params.items()}
+
+    def _audited(self) -> bool:
+        if self.config.wire.packing == "deflate":
+            return True  # how long deflated values are is known when they are written
+        block, place = divmod(self.state.round, AUDIT_EVERY)
+        return int(generator(self.state.seed, "audit", block).integers(AUDIT_EVERY)) == place
+
+    def _price(self, given: Given, own: Mapping[str, int] | None) -> int:
+        """What an update costs by formula: as a rule the same as the one before it."""
+        assert self._open is not None
+        last = self._open.price
+        if last is None or last[0] != given.work or last[1] != own:
+            bits = self._ledger.upload_price(self._open.downlink.reference, given.work, own)
+            self._open.price = last = (given.work, own, bits)
+        return last[2]
+
+    def _take(self, place: int, arrival: Arrival, own: Mapping[str, int] | None) -> None:
+        """Note what arrived, and what it took to make it; only of a ticket the client trains with masks of its own."""
+        assert self._open is not None
+        given = self._open.given[place]
+        active = self._open.downlink.reference.active if own is None or given.work.ticket is None else own
+        self._ledger.charge_training(given.work, active, _images(given))
+        self._open.arrivals[place] = arrival
+
     def _scheduled(self, round: int) -> bool:
         return round % self.config.eval_every == 0
 
     def _participants(self) -> list[Participant]:
-        return participants(self.method, self.state, self.config.cohort, self.federation.num_clients)
+        """Who takes part in the round about to begin, worked out once."""
+        if self._coming is None or self._coming[0] is not self.state:
+            found = participants(self.method, self.state, self.config.cohort, self.federation.num_clients)
+            self._coming = self.state, found
+        return self._coming[1]
 
-    def _read(self, payload: bytes, given: Assignment) -> Update:
+    def _read(self, payload: bytes, given: Given) -> Update:
         """The update in a payload, added to the round's sum."""
         assert self._open is not None
         downlink = self._open.downlink
@@ -277,10 +373,16 @@ class Run:
 
     def _next_upload(self) -> int:
         """The most bits that the round about to begin can upload, as `accounting` counts them."""
-        reference = Reference(self.method.broadcast(self.state))
-        return sum(
-            self._upload_bound(reference, who.client, who.work) for who in self._participants() if who.work is not None
-        )
+        sent = self.method.broadcast(self.state)
+        reference = Reference(sent, self._facts_of(sent))
+        bounds: list[tuple[ClientWork, int]] = []
+        total = 0
+        for who in self._participants():
+            if who.work is not None:
+                if not bounds or bounds[-1][0] != who.work:
+                    bounds.append((who.work, self._upload_bound(reference, who.client, who.work)))
+                total += bounds[-1][1]
+        return total
 
     def _upload_bound(self, reference: Reference, client: int, work: ClientWork) -> int:
         if self.config.accounting == "measured":
@@ -327,9 +429,12 @@ class Run:
 
 def _movement(before: Masks, after: Masks) -> tuple[int, int]:
     """How many weights entered the mask, and how many left it."""
-    entered = sum(count_kept(after[name] & ~before[name]) for name in after if name in before)
-    left = sum(count_kept(before[name] & ~after[name]) for name in after if name in before)
-    return entered, left
+    if before is after:
+        return 0, 0
+    common = [name for name in after if name in before]
+    entered = count_each(after[name] & ~before[name] for name in common)
+    left = count_each(before[name] & ~after[name] for name in common)
+    return sum(entered), sum(left)
 
 
 def _mean_loss(arrivals: Sequence[Arrival]) -> float | None:
@@ -339,15 +444,7 @@ def _mean_loss(arrivals: Sequence[Arrival]) -> float | None:
     return sum(loss * weight for loss, weight in trained) / weight if weight else None
 
 
-def _images(given: Assignment) -> int:
+def _images(given: Given) -> int:
     """How many images a client trains on, or takes its reports over."""
-    ticket, images = given.work.ticket, len(given.labels)
-    return images if ticket is None else images - held_out_images(images, ticket.held_out)
-
-
-def _initial(state: ServerState) -> Tensors:
-    """The weights that clients begin with where they have none: from the state, so that a resumed run has the same.
-
-    A method whose server moves those weights keeps the initial ones as `initial/…` beside them.
-    """
-    return {name: state.extra.get(f"initial/{name}", value) for name, value in state.params.items()}
+    ticket = given.work.ticket
+    return given.images if ticket is None else given.images - held_out_images(given.images, ticket.held_out)

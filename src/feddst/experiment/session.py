@@ -57,10 +57,7 @@ def run(
     config.check()
     directory = _directory(out, config, resume)
     federation = data if isinstance(data, Federation) else federate(config.data, config.seed, data)
-    source = _built_in(config, federation.dataset) if model is None else model
-    module = copy.deepcopy(make_module(source, config.seed)).cpu()
-    one = Run(config, federation, module, directory)
-    _open(directory, one, resume)
+    one, module = open_run(config, federation, model, directory, resume)
     with closing(make_engine(config.engine, module, federation.dataset)) as engine:
         finished = play([one], engine, watcher or Lines())
     load_weights(module, one.state.params, one.state.buffers)
@@ -91,18 +88,23 @@ def _directory(out: str | Path | None, config: RunConfig, resume: bool) -> RunDi
     return directory
 
 
-def _open(directory: RunDirectory | None, one: Run, resume: bool) -> None:
-    if directory is None:
-        return
-    if resume:
+def open_run(
+    config: RunConfig, federation: Federation, model: ModuleSource | None, directory: RunDirectory | None, resume: bool
+) -> tuple[Run, nn.Module]:
+    """A run that is ready for its next round, and its network; its directory is made, or gone on with."""
+    source = _built_in(config, federation.dataset) if model is None else model
+    module = copy.deepcopy(make_module(source, config.seed)).cpu()
+    one = Run(config, federation, module, directory)
+    if directory is not None and resume:
         one.resume()
         if not one.stopped_by:
             directory.reopen(one.config)
         elif directory.finished() is None:
             directory.finish(one.summary())
-    else:
+    elif directory is not None:
         directory.create(one.config)
         one.save()
+    return one, module
 
 
 def _built_in(config: RunConfig, dataset: Dataset) -> ModuleSource:

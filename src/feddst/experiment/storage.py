@@ -1,6 +1,7 @@
 """A run's directory: its config, one metrics row a round, the last checkpoint, and in the end a summary.
 
-A checkpoint is one safetensors file, replaced atomically: however a run dies, the last whole one is there.
+A checkpoint is one safetensors file, replaced atomically: however a run dies, the last whole one is there. A row is
+written at once, but only a checkpoint waits for the disk: what it says is over has its rows there.
 """
 
 import contextlib
@@ -10,7 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -21,7 +22,11 @@ from feddst.errors import CheckpointError
 from feddst.experiment import toml
 from feddst.experiment.config import RunConfig, differences, reaches, stored_options
 from feddst.experiment.metrics import Row, Summary, read_rows, write_row
+from feddst.experiment.tensorfile import pack, unpack
 from feddst.protocol import ClientState, InitialModel, ServerState
+
+Standing = Literal["new", "resumed", "finished"]
+"""What playing a run here means: beginning it, going on with it, or nothing."""
 
 _FORMAT = 2
 _PARTIAL = ".partial"
@@ -90,9 +95,8 @@ class RunDirectory:
         self._write_config(config)
 
     def save(self, checkpoint: Checkpoint, identity: str) -> None:
-        """Write a checkpoint, replacing the one before it."""
-        from safetensors.torch import save
-
+        """Write a checkpoint, replacing the one before it; the rows so far are on the disk before it is."""
+        self._settle()
         state = checkpoint.state
         tensors: dict[str, Tensor] = {}
         for group in _GROUPS:
@@ -111,48 +115,45 @@ class RunDirectory:
             "bitmaps": list(checkpoint.bitmaps),
             "holders": list(checkpoint.holders.items()),
         }
-        packed = save(_separate(tensors), {"feddst": json.dumps(about)})
-        write_atomically(self.checkpoint, packed)
+        write_atomically(self.checkpoint, pack(tensors, {"feddst": json.dumps(about)}))
 
     def load(self, identity: str) -> Checkpoint | None:
         """The last checkpoint, or None if the run died before it wrote one."""
         if not self.checkpoint.is_file():
             return None
-        about, tensors = _read_safetensors(self.checkpoint)
-        if about["identity"] != identity:
+        about, tensors = _read_checkpoint(self.checkpoint)
+        if about.get("identity") != identity:
             raise CheckpointError(
                 f"{self.checkpoint} was written with another model or other data; what began in Python goes on there"
             )
-        groups: dict[str, dict[str, Tensor]] = {group: {} for group in (*_GROUPS, "bitmap")}
-        clients: dict[int, dict[str, Tensor]] = {}
-        for key, value in tensors.items():
-            group, _, name = key.partition("/")
-            if group.startswith("client "):
-                clients.setdefault(int(group.removeprefix("client ")), {})[name] = value
-            else:
-                groups[group][name] = value
-        stored = groups.pop("bitmap")
-        state = ServerState(round=about["round"], seed=about["seed"], budgets=about["budgets"], **groups)
-        return Checkpoint(
-            state,
-            {client: ClientState(kept) for client, kept in clients.items()},
-            about["ledger"],
-            {name: stored[str(name)].numpy().tobytes() for name in about["bitmaps"]},
-            dict(about["holders"]),
-        )
+        try:
+            return _restored(about, tensors)
+        except (KeyError, ValueError, TypeError) as error:
+            raise CheckpointError(f"{self.checkpoint} is damaged: {error}") from None
 
     def _write_config(self, config: RunConfig) -> None:
         write_atomically(self.config, toml.dump(config, "feddst run").encode())
 
     def append(self, row: Row) -> None:
-        """Add a round's row, on the disk before a checkpoint can say that the round is over."""
+        """Add a round's row."""
         try:
-            with self.metrics.open("a") as file:
-                file.write(write_row(row))
-                file.flush()
+            with self.metrics.open("ab", buffering=0) as file:
+                file.write(write_row(row).encode())
+        except OSError as error:
+            raise self._unwritten(error) from None
+
+    def _settle(self) -> None:
+        """Wait until the rows are on the disk."""
+        if not self.metrics.is_file():
+            return
+        try:
+            with self.metrics.open("ab") as file:
                 os.fsync(file.fileno())
         except OSError as error:
-            raise CheckpointError(f"cannot write {self.metrics}: {error.strerror or error}") from None
+            raise self._unwritten(error) from None
+
+    def _unwritten(self, error: OSError) -> CheckpointError:
+        return CheckpointError(f"cannot write {self.metrics}: {error.strerror or error}")
 
     def rows(self, last_round: int | None = None) -> list[Row]:
         """The rows so far."""
@@ -169,6 +170,18 @@ class RunDirectory:
     def complete(self, wanted: RunConfig) -> Summary | None:
         """The summary of a run that has gone as far as `wanted` asks, else None."""
         return self.finished() if reaches(self.stored_config(), wanted) else None
+
+    def standing(self, wanted: RunConfig) -> Standing:
+        """How the run here stands; raises if it is another one than `wanted`."""
+        if not self.exists():
+            return "new"
+        self.refuse_other(wanted)
+        return "finished" if self.complete(wanted) is not None else "resumed"
+
+    def cap_reached(self) -> float:
+        """The upload cap that ended the run here, in GiB; 0 if none did."""
+        summary = self.finished()
+        return self.stored_config().cap_gib if summary is not None and summary.stopped_by == "cap" else 0.0
 
     def finished(self) -> Summary | None:
         """The summary of a complete run, else None."""
@@ -219,20 +232,33 @@ def write_atomically(path: Path, content: bytes) -> None:
         raise CheckpointError(f"cannot write {path}: {error.strerror or error}") from None
 
 
-def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Copies, since safetensors takes none that share memory, as two clients' kept tensors may."""
-    return {key: value.clone(memory_format=torch.contiguous_format) for key, value in tensors.items()}
-
-
-def _read_safetensors(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    from safetensors import SafetensorError, safe_open
-
+def _read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """What a checkpoint says of itself, and its tensors."""
     try:
-        with safe_open(path, framework="pt") as file:
-            about = json.loads((file.metadata() or {})["feddst"])
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    except (SafetensorError, KeyError, ValueError, OSError) as error:
+        tensors, metadata = unpack(path.read_bytes())
+        about = json.loads(metadata["feddst"])
+    except (CheckpointError, KeyError, ValueError, RecursionError, OSError) as error:
         raise CheckpointError(f"{path} is damaged: {error}") from None
-    if about.get("format") != _FORMAT:
-        raise CheckpointError(f"{path} has checkpoint format {about.get('format')}, this version reads {_FORMAT}")
+    found = about.get("format") if isinstance(about, dict) else None
+    if found != _FORMAT:
+        raise CheckpointError(f"{path} has checkpoint format {found}, this version reads {_FORMAT}")
     return about, tensors
+
+
+def _restored(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Checkpoint:
+    groups: dict[str, dict[str, Tensor]] = {group: {} for group in (*_GROUPS, "bitmap")}
+    clients: dict[int, dict[str, Tensor]] = {}
+    for key, value in tensors.items():
+        group, _, name = key.partition("/")
+        if group.startswith("client "):
+            clients.setdefault(int(group.removeprefix("client ")), {})[name] = value
+        else:
+            groups[group][name] = value
+    bitmaps = groups.pop("bitmap")
+    return Checkpoint(
+        ServerState(round=about["round"], seed=about["seed"], budgets=about["budgets"], **groups),
+        {client: ClientState(kept) for client, kept in clients.items()},
+        about["ledger"],
+        {name: bitmaps[str(name)].numpy().tobytes() for name in about["bitmaps"]},
+        dict(about["holders"]),
+    )

@@ -1,6 +1,7 @@
 """A comparison as a table, the way the paper prints it: best accuracy of each method under each upload cap."""
 
 import statistics
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from feddst.experiment.comparison import Comparison
@@ -19,17 +20,18 @@ class Cell:
     """The best accuracies, in percent, that an entry's runs reached under one cap, one for each seed.
 
     `short` says that a run ended although another round would have been under the cap, `partial` that seeds are
-    missing.
+    missing. `decimals` is how many of them are shown.
     """
 
     values: tuple[float, ...]
     short: bool = False
     partial: bool = False
+    decimals: int = 1
 
     @property
     def mean(self) -> float:
-        """The mean over seeds, as the table shows it: with one decimal."""
-        return round(statistics.mean(self.values), 1)
+        """The mean over seeds, as the table shows it."""
+        return round(statistics.mean(self.values), self.decimals)
 
     @property
     def spread(self) -> float:
@@ -40,8 +42,8 @@ class Cell:
         marks = SHORT * self.short + PARTIAL * self.partial
         if not self.values:
             return "–" + marks
-        spread = f" ± {self.spread:.1f}" if len(self.values) > 1 else ""
-        return f"{self.mean:.1f}{spread}{marks}"
+        spread = f" ± {self.spread:.{self.decimals}f}" if len(self.values) > 1 else ""
+        return f"{self.mean:.{self.decimals}f}{spread}{marks}"
 
 
 def columns(comparison: Comparison) -> tuple[float, ...]:
@@ -107,24 +109,37 @@ def has_own_models(comparison: Comparison) -> bool:
 
 def notes(comparison: Comparison) -> list[str]:
     """What the marks in the table mean, for those that occur."""
-    text = "".join(word for row in table(comparison)[1:] for word in row[1:-2])
-    meanings = {
+    return meanings(word for row in table(comparison)[1:] for word in row[1:-2])
+
+
+def meanings(words: Iterable[str]) -> list[str]:
+    """What the marks in these cells mean, for those that occur."""
+    text = "".join(words)
+    known = {
         SHORT: "ended before the cap for another reason: more rounds would have been allowed",
         PARTIAL: "not all seeds have an evaluation under this cap",
     }
-    return [f"{mark} {meaning}" for mark, meaning in meanings.items() if mark in text]
+    return [f"{mark} {meaning}" for mark, meaning in known.items() if mark in text]
 
 
 def markdown(comparison: Comparison, picture: str = "") -> str:
     """The table with its caption, its notes and the sentence on what it shows, as Markdown."""
-    rows = table(comparison)
+    parts = [caption(comparison), pipes(table(comparison)), *escaped(notes(comparison)), headline(comparison)]
+    parts += [f"![mean client accuracy against upload]({picture})"] if picture else []
+    return "\n\n".join(parts) + "\n"
+
+
+def pipes(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of words, the heading first, as a Markdown table; all but the first column are aligned to the right."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = ["| " + " | ".join(_padded(row, widths)) + " |" for row in rows]
     rule = "|" + "|".join("-" * (width + 1) + (":" if i else "-") for i, width in enumerate(widths)) + "|"
-    marked = [note.replace(SHORT, "\\" + SHORT) for note in notes(comparison)]
-    parts = [caption(comparison), "\n".join([lines[0], rule, *lines[1:]]), *marked, headline(comparison)]
-    parts += [f"![mean client accuracy against upload]({picture})"] if picture else []
-    return "\n\n".join(parts) + "\n"
+    return "\n".join([lines[0], rule, *lines[1:]])
+
+
+def escaped(notes: Iterable[str]) -> list[str]:
+    """Notes as Markdown: a leading star would begin a list."""
+    return [note.replace(SHORT, "\\" + SHORT) for note in notes]
 
 
 def headline(comparison: Comparison) -> str:
@@ -164,6 +179,6 @@ def _joined(parts: list[str]) -> str:
     return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
 
 
-def _padded(row: list[str], widths: list[int]) -> list[str]:
+def _padded(row: Sequence[str], widths: Sequence[int]) -> list[str]:
     first, *rest = row
     return [first.ljust(widths[0]), *(word.rjust(width) for word, width in zip(rest, widths[1:], strict=True))]

@@ -83,10 +83,13 @@ class LotteryFL(FedAvgM):
 
     def personal(self, state: ServerState, kept: ClientState) -> Tensors | None:
         shapes = {name: state.params[name].shape for name in state.budgets}
-        return masked(state.params, own_masks(kept, shapes))
+        device = next(iter(state.params.values())).device
+        return masked(state.params, own_masks(kept, shapes, device))
 
 
-def own_masks(kept: ClientState, shapes: Mapping[str, Sequence[int]]) -> dict[str, Tensor]:
+def own_masks(
+    kept: ClientState, shapes: Mapping[str, Sequence[int]], device: torch.device | None = None
+) -> dict[str, Tensor]:
     """The masks that a client holds, all ones where it has none yet."""
     masks: dict[str, Tensor] = {}
     for name, shape in shapes.items():
@@ -96,7 +99,7 @@ def own_masks(kept: ClientState, shapes: Mapping[str, Sequence[int]]) -> dict[st
         else:
             flags = np.unpackbits(bits.numpy(), count=math.prod(shape), bitorder="little")
             masks[name] = torch.from_numpy(flags.view(np.bool_)).reshape(tuple(shape))
-    return masks
+    return {name: mask.to(device) for name, mask in masks.items()}
 
 
 def kept_masks(masks: Masks) -> dict[str, Tensor]:

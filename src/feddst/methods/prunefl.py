@@ -168,8 +168,8 @@ def reconfigure_published(g: Tensors, masks: Masks, times: LayerTimes, share: fl
     gain, time = _gains_and_times(g, masks, times)
     order = torch.argsort(gain, descending=True, stable=True)
     faster = (gain / time)[order] * (times.constant + _sum_before(time[order])) >= _sum_before(gain[order])
-    few = torch.arange(len(order)) <= (1 - share) * len(order)
-    kept = torch.zeros(len(order), dtype=torch.bool)
+    few = torch.arange(len(order), device=order.device) <= (1 - share) * len(order)
+    kept = torch.zeros(len(order), dtype=torch.bool, device=order.device)
     kept[order[: _leading(faster | few)]] = True
     return _by_layer(kept, masks)
 

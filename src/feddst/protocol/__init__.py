@@ -18,7 +18,7 @@ from feddst.protocol.tensors import (
     positions_of,
     unpacked,
 )
-from feddst.protocol.update import ClientState, Update
+from feddst.protocol.update import ClientState, Key, Place, Stack, Update
 from feddst.protocol.work import ClientWork, Growth, LocalTraining, Proximal, Readjustment, Report, Ticket
 
 __all__ = [
@@ -27,15 +27,18 @@ __all__ = [
     "ClientWork",
     "Growth",
     "InitialModel",
+    "Key",
     "Layer",
     "LocalTraining",
     "Masks",
+    "Place",
     "Positions",
     "Proximal",
     "Readjustment",
     "Report",
     "ServerState",
     "SparseSum",
+    "Stack",
     "Tensors",
     "Ticket",
     "Update",

@@ -6,6 +6,7 @@ the last bit, in whichever order updates arrive and however partial sums are mer
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, pairwise
 
 import torch
@@ -21,13 +22,12 @@ from feddst.protocol.fixedpoint import (
     in_a_row,
     in_parts,
     room_for,
+    rooms_for,
+    sum_in_parts,
     value_of,
 )
 from feddst.protocol.tensors import Masks, Positions, Tensors, positions_in, positions_of, spread
-from feddst.protocol.update import Update
-
-Key = tuple[str, str]
-"""A tensor's group, which is `params`, `buffers` or the name of an extra such as `gradient`, and its own name."""
+from feddst.protocol.update import Key, Stack, Update
 
 Form = tuple[tuple[Key, torch.Size, torch.dtype], ...]
 """The tensors of an update, in their order."""
@@ -40,6 +40,10 @@ class Kind:
     shape: torch.Size
     dtype: torch.dtype
     masked: bool
+
+    def rounded(self, mean: Tensor) -> Tensor:
+        """A mean in the tensor's own number format."""
+        return (mean if self.dtype.is_floating_point else mean.round()).to(self.dtype)
 
 
 @dataclass
@@ -96,7 +100,7 @@ class SparseSum:
 
     def __init__(self, masks: Masks, positions: Positions | None = None) -> None:
         self._masks = masks
-        self._positions = positions_of(masks) if positions is None else positions
+        self._known = positions
         self._kinds: dict[Key, Kind] = {}
         self._rows: dict[Form, Row] = {}
         self._wholes: dict[Key, Whole] = {}
@@ -117,6 +121,22 @@ class SparseSum:
         else:
             self._add_wholes(form, in_parts(values, update.weight), update.weight, update.masks)
         self.weight += update.weight
+
+    def add_stack(self, stack: Stack, updates: int) -> None:
+        """Add what several clients send, side by side: the same sums as one after another.
+
+        `updates` is how many updates this completes, 0 if they have other tensors to come.
+        """
+        self._grow(sum(rooms_for(stack.values, stack.weights)), updates)
+        coarse, fine = sum_in_parts(stack.values, stack.weights, wide=self._wide)
+        everybody = stack.weights.sum()
+        held = None if stack.held is None else (stack.weights[:, None] * stack.held).sum(0)
+        for key, place in stack.places.items():
+            self._kinds.setdefault(key, Kind(place.shape, place.dtype, place.masked))
+            at = slice(place.start, place.start + place.shape.numel())
+            weights = held[at] if held is not None and place.masked else everybody.expand(place.shape.numel())
+            self._whole(key, coarse.device).merge(Whole(ExactSum.of((coarse[at], fine[at])), weights))
+        self.weight += int(everybody) if updates else 0
 
     def merge(self, other: "SparseSum") -> None:
         """Add the sums of another part of the round's updates."""
@@ -186,27 +206,20 @@ class SparseSum:
             self._whole(key, coarse.device).add((coarse, fine), weight, at)
 
     def _mean(self, key: Key, otherwise: Tensor | None) -> Tensor:
-        kind = self._kinds[key]
-        total, weights, at = self._collected(key)
-        mean = total / weights.clamp(min=1)
-        mean = (mean if kind.dtype.is_floating_point else mean.round()).to(kind.dtype)
-        return mean.reshape(kind.shape) if at is None else spread(mean, at, kind.shape, otherwise)
+        kind, rows = self._kinds[key], self._rows_with(key)
+        if len(rows) == 1 and key not in self._wholes:
+            mean, at = kind.rounded(value_of(rows[0].parts(key)) / rows[0].weight), self._at(key)
+            return mean.reshape(kind.shape) if at is None else spread(mean, at, kind.shape, otherwise)
+        whole = self._everything(key)
+        mean = kind.rounded(value_of(whole.total.parts) / whole.weights.clamp(min=1)).reshape(kind.shape)
+        if otherwise is None:
+            return mean
+        return torch.where((whole.weights > 0).reshape(kind.shape), mean, otherwise.to(kind.dtype))
 
     def _held(self, key: Key) -> Tensor:
         if key not in self._wholes:
             return self._masks[key[1]]
         return (self._everything(key).weights > 0).reshape(self._kinds[key].shape)
-
-    def _collected(self, key: Key) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Of what somebody holds of a tensor: sums [n], weights [n] or one for all, and where it is, if not all."""
-        rows = self._rows_with(key)
-        if len(rows) == 1 and key not in self._wholes:
-            total = value_of(rows[0].parts(key))
-            return total, torch.tensor(rows[0].weight, device=total.device), self._at(key)
-        whole = self._everything(key)
-        at = positions_in(whole.weights > 0)
-        coarse, fine = whole.total.parts
-        return value_of((coarse[at], fine[at])), whole.weights[at], at
 
     def _everything(self, key: Key) -> Whole:
         """The sum of a tensor over all updates."""
@@ -226,3 +239,7 @@ class SparseSum:
     def _at(self, key: Key) -> Tensor | None:
         """Where the broadcast's masks keep entries of a tensor; None: everywhere."""
         return self._positions.get(key[1]) if key[0] == "params" else None
+
+    @cached_property
+    def _positions(self) -> Positions:
+        return positions_of(self._masks) if self._known is None else self._known

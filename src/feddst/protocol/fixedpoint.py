@@ -36,10 +36,29 @@ def in_parts(values: Tensor, weight: int) -> Parts:
     return coarse, terms.sub_(coarse).mul_(_FINE / _COARSE).round_()
 
 
+def sum_in_parts(values: Tensor, weights: Tensor, *, wide: bool) -> Parts:
+    """The sum over rows [K, n] of each times its weight, int64 [K], in parts; `wide` as for `ExactSum`."""
+    terms = values.double() * (weights * _COARSE)[:, None]
+    coarse = terms.round()
+    fine = terms.sub_(coarse).mul_(_FINE / _COARSE).round_()
+    if wide:
+        return coarse.to(torch.int64).sum(0), fine.to(torch.int64).sum(0)
+    return coarse.sum(0), fine.sum(0)
+
+
 def room_for(values: Tensor, weight: int) -> int:
     """What a tensor times a weight adds to the bound."""
     low, high = torch.aminmax(values) if values.numel() else (0.0, 0.0)
-    largest = max(-float(low), float(high)) * weight
+    return _room(max(-float(low), float(high)) * weight)
+
+
+def rooms_for(values: Tensor, weights: Tensor) -> list[int]:
+    """The same for each row of [K, n] and its weight, int64 [K]."""
+    largest = values.abs().amax(dim=1) if values.shape[1] else torch.zeros(len(values))
+    return [_room(float(peak) * weight) for peak, weight in zip(largest.tolist(), weights.tolist(), strict=True)]
+
+
+def _room(largest: float) -> int:
     if not largest < ROOM:
         raise TrainingError(f"an update holds {largest:g}, too large to average (or not a number)")
     return int(largest) + 1
@@ -66,6 +85,13 @@ class ExactSum:
         dtype = torch.int64 if wide else torch.float64
         zeros = torch.zeros(2, size, dtype=dtype, device=device)
         self.parts = (zeros[0], zeros[1])
+
+    @classmethod
+    def of(cls, parts: Parts) -> "ExactSum":
+        """A sum that is known in parts."""
+        known = cls(0, parts[0].device, wide=False)
+        known.parts = parts
+        return known
 
     @property
     def device(self) -> torch.device:

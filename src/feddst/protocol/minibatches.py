@@ -13,20 +13,28 @@ Indices = NDArray[np.int64]
 
 def minibatches(images: int, local: LocalTraining, seed: int, round: int, client: int) -> list[list[Indices]]:
     """For each epoch, the minibatches as index arrays into the client's images."""
+    pieces = cuts(images, local.batch)
+    return [[order[piece] for piece in pieces] for order in orders(images, local, seed, round, client)]
+
+
+def orders(images: int, local: LocalTraining, seed: int, round: int, client: int) -> Indices:
+    """For each epoch, the order in which a client goes through its images: [epochs, images]."""
     if local.order == "fixed":
-        order = generator(seed, "minibatches", client=client).permutation(images)
-        return [cut(order, local.batch)] * local.epochs
+        order = generator(seed, "minibatches", client=client).permutation(images).astype(np.int64)
+        return np.tile(order, (local.epochs, 1))
     draws = generator(seed, "minibatches", round, client)
-    return [cut(draws.permutation(images), local.batch) for _ in range(local.epochs)]
+    return np.stack([draws.permutation(images) for _ in range(local.epochs)]).astype(np.int64, copy=False)
 
 
-def cut(order: Indices, batch: int) -> list[Indices]:
-    """`order` in pieces of `batch`; a last piece of one image joins the one before (BatchNorm needs two)."""
-    ends = list(range(batch, len(order), batch))
-    if ends and batch > 1 and len(order) - ends[-1] == 1:
+def cuts(images: int, batch: int) -> list[slice]:
+    """Where an epoch's order is cut into minibatches; a last one of one image joins the one before.
+
+    BatchNorm needs two.
+    """
+    ends = list(range(batch, images, batch))
+    if ends and batch > 1 and images - ends[-1] == 1:
         ends.pop()
-    order = order.astype(np.int64, copy=False)
-    return [order[begin:end] for begin, end in pairwise([0, *ends, len(order)])]
+    return [slice(*place) for place in pairwise([0, *ends, images])]
 
 
 def balanced(labels: NDArray[np.int64], size: int, draws: np.random.Generator) -> Indices:

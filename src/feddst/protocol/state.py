@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
+
 from feddst.protocol.tensors import Masks, Tensors
 
 
@@ -27,6 +29,14 @@ class ServerState:
     def next(self, **changes: Any) -> "ServerState":
         """The state that the following round begins with."""
         return replace(self, round=self.round + 1, **changes)
+
+    def to(self, device: torch.device) -> "ServerState":
+        """The same on a device; itself, if it is there."""
+        groups = (self.params, self.buffers, self.masks, self.extra)
+        if all(value.device == device for tensors in groups for value in tensors.values()):
+            return self
+        params, buffers, masks, extra = ({name: value.to(device) for name, value in one.items()} for one in groups)
+        return replace(self, params=params, buffers=buffers, masks=masks, extra=extra)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Named tensors, the form in which models, masks and optimizer state travel through the package."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ def as_bytes(mask: Tensor) -> Tensor:
 
 def count_active(masks: Masks) -> dict[str, int]:
     """How many weights each mask keeps."""
-    return {name: count_kept(mask) for name, mask in masks.items()}
+    return dict(zip(masks, count_each(masks.values()), strict=True))
 
 
 def count_kept(mask: Tensor) -> int:
@@ -36,6 +36,15 @@ def count_kept(mask: Tensor) -> int:
     if mask.device.type == "cpu":
         return int(np.count_nonzero(mask.numpy()))  # five times as fast as PyTorch's own
     return int(mask.count_nonzero())
+
+
+def count_each(masks: Iterable[Tensor]) -> list[int]:
+    """How many weights each of several masks keeps; on a GPU in one go."""
+    every = list(masks)
+    if every and every[0].device.type != "cpu":
+        counts: list[int] = torch.stack([mask.count_nonzero() for mask in every]).tolist()
+        return counts
+    return [count_kept(mask) for mask in every]
 
 
 def same_masks(some: Masks, others: Masks) -> bool:

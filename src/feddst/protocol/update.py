@@ -3,7 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import torch
+from torch import Tensor
+
 from feddst.protocol.tensors import Masks, Tensors
+
+Key = tuple[str, str]
+"""A tensor's group, which is `params`, `buffers` or the name of an extra such as `gradient`, and its own name."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +29,30 @@ class Update:
     buffers: Tensors = field(default_factory=dict)
     masks: Masks | None = None
     extra: Mapping[str, Tensors] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a tensor lies in a row, and what it is; `masked` if clients may hold only a part of it."""
+
+    start: int
+    shape: torch.Size
+    dtype: torch.dtype
+    masked: bool = False
+
+
+@dataclass(frozen=True)
+class Stack:
+    """What K clients send, side by side.
+
+    values: [K, n], a row a client, 0 where it holds nothing; held: uint8 [K, n], 1 where it holds something, which
+    counts for masked tensors alone; weights: int64 [K], their n_c.
+    """
+
+    values: Tensor
+    weights: Tensor
+    places: Mapping[Key, Place]
+    held: Tensor | None = None
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from feddst.wire.config import WireConfig
 from feddst.wire.history import MaskHistory
 from feddst.wire.layout import Field, Layout, model_layout, update_layout
 from feddst.wire.payload import check_size, mask_bytes
-from feddst.wire.reference import Reference
+from feddst.wire.reference import MaskFacts, Reference
 from feddst.wire.update import LARGEST_WEIGHT, Asked, decode_update, encode_update, largest_update
 from feddst.wire.values import ValueCodec
 
@@ -18,6 +18,7 @@ __all__ = [
     "Field",
     "Inbox",
     "Layout",
+    "MaskFacts",
     "MaskHistory",
     "Parcel",
     "Reference",

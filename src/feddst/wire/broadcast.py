@@ -1,23 +1,25 @@
 """Broadcasts: values are written once a round, the mask as each client needs it."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from torch import Tensor
 
-from feddst.errors import WireError
-from feddst.protocol import Broadcast, Positions, Update, generator, positions_of, unpacked
+from feddst.errors import AuditError, WireError
+from feddst.protocol import Broadcast, Positions, Tensors, Update, generator, packed, positions_of, unpacked
 from feddst.protocol.tensors import same_masks
 from feddst.wire.codecs import codec_named
 from feddst.wire.config import WireConfig
-from feddst.wire.header import Header, Kind
+from feddst.wire.header import Header, Kind, Packing
 from feddst.wire.history import NO_MASK, MaskHistory, mask_name
 from feddst.wire.layout import Layout
-from feddst.wire.masks import MaskCode, any_count, decode_bitmap, decode_masks, encode_masks
+from feddst.wire.masks import MaskCode, any_count, decode_bitmap, decode_masks
 from feddst.wire.payload import (
     Sections,
     counts_of,
     join,
+    payload_size,
     read_raw,
     read_values,
     refuse_large,
@@ -25,7 +27,7 @@ from feddst.wire.payload import (
     write_raw,
     write_values,
 )
-from feddst.wire.reference import Reference, check_reference, refers
+from feddst.wire.reference import MaskFacts, Reference, check_reference, refers
 from feddst.wire.values import Float32
 
 LARGEST_VALUE = 2.0**36
@@ -40,20 +42,21 @@ class Parcel:
 
 
 class Downlink:
-    """One round's broadcast on its way to clients. `reference` is what they will have when it has arrived."""
+    """One round's broadcast on its way to clients. `reference` is what they will have when it has arrived.
 
-    def __init__(self, sent: Broadcast, wire: WireConfig, history: MaskHistory, seed: int) -> None:
-        exact = Reference(sent)
+    Nothing is written before a parcel is asked for, unless the values are rounded on their way.
+    """
+
+    def __init__(
+        self, sent: Broadcast, wire: WireConfig, history: MaskHistory, seed: int, facts: MaskFacts | None = None
+    ) -> None:
         self._wire = wire
         self._history = history
-        self._layout = exact.layout
+        self._seed = seed
+        self._exact = Reference(sent, facts)
+        self._layout = self._exact.layout
         self._codec = codec_named(wire.download, "wire.download")
-        self._buffers = write_raw(self._layout.buffers, sent.buffers)
-        tensors = [exact.values[field.name].reshape(-1) for field in self._layout.params]
-        draws = generator(seed, "broadcast rounding", sent.round)
-        self._packing, self._values = write_values(self._codec, tensors, draws, deflate=wire.packing == "deflate")
         self._payloads: dict[bytes, bytes] = {}
-        self._exact = exact
         self.reference = self._received()
 
     def parcel_for(self, client: int) -> Parcel:
@@ -64,23 +67,56 @@ class Downlink:
         self._history.received(client, self._exact.bitmap)
         return Parcel(self._payloads[held], held)
 
+    def sizes_for(self, client: int, *, audited: bool) -> tuple[int, int]:
+        """How many bytes go to this client, which are taken to arrive, and how many of them are the mask.
+
+        They are not written, but if `audited` they are, and must be as many.
+        """
+        held = self._history.held_by(client)
+        _, mask = self._exact.facts.section_for(held, self._wire.mask)
+        size = payload_size(self._layout, len(mask), self._codec.size(self._counts))
+        if audited:
+            written = len(self.parcel_for(client).payload)
+            if self._wire.packing == "plain" and written != size:
+                raise AuditError(f"a broadcast was counted as {size} bytes and has {written}")
+            return written, len(mask)
+        self._history.received(client, self._exact.bitmap)
+        return size, len(mask)
+
+    @cached_property
+    def _counts(self) -> list[int]:
+        return counts_of(self._layout, self._exact.active)
+
+    @cached_property
+    def _values(self) -> tuple[Packing, bytes]:
+        """The value section."""
+        tensors = [self._exact.values[field.name].reshape(-1).cpu() for field in self._layout.params]
+        draws = generator(self._seed, "broadcast rounding", self._exact.broadcast.round)
+        return write_values(self._codec, tensors, draws, deflate=self._wire.packing == "deflate")
+
+    @cached_property
+    def _buffers(self) -> bytes:
+        """The buffer section."""
+        buffers = {name: value.cpu() for name, value in self._exact.broadcast.buffers.items()}
+        return write_raw(self._layout.buffers, buffers)
+
     def _payload(self, held: bytes) -> bytes:
-        known = decode_bitmap(held, self._layout)
-        code, mask = encode_masks(self._exact.broadcast.masks, self._layout, self._wire.mask, known)
-        return join(self._header(code, mask, held), mask, self._buffers, self._values)
+        code, mask = self._exact.facts.section_for(held, self._wire.mask)
+        return join(self._header(code, mask, held), mask, self._buffers, self._values[1])
 
     def _header(self, code: MaskCode, mask: bytes, held: bytes) -> Header:
+        packing, values = self._values
         return Header(
             kind=Kind.BROADCAST,
             mask=code,
             values=self._codec.code,
-            packing=self._packing,
+            packing=packing,
             round=self._exact.broadcast.round,
             weight=0,
             reference=mask_name(held) if code in (MaskCode.SAME, MaskCode.DIFFERENCE) else NO_MASK,
             fingerprint=self._layout.fingerprint,
             mask_bytes=len(mask),
-            value_bytes=len(self._values),
+            value_bytes=len(values),
         )
 
     def unrounded(self, update: Update) -> Update:
@@ -88,17 +124,33 @@ class Downlink:
 
         Otherwise rounding the broadcast would round the server's model each round, and undo small steps.
         """
-        if isinstance(self._codec, Float32):
+        if self.correction is None:
             return update
         positions = self.reference.positions if update.masks is None else positions_of(update.masks)
-        own, sent = self._exact.values_under(positions), self.reference.values_under(positions)
-        return replace(update, params={name: v + (own[name] - sent[name]) for name, v in update.params.items()})
+        added = packed(self.correction, positions)
+        return replace(update, params={name: v + added[name] for name, v in update.params.items()})
+
+    @cached_property
+    def correction(self) -> Tensors | None:
+        """What rounding took from each weight of the broadcast; None if it was not rounded."""
+        if isinstance(self._codec, Float32):
+            return None
+        own, sent = self._exact.broadcast.params, self.reference.broadcast.params
+        return {name: own[name] - sent[name] for name in own}
 
     def _received(self) -> Reference:
         """The broadcast as clients decode it: the same, unless its values were rounded."""
+        if isinstance(self._codec, Float32):
+            refuse_large({**self._exact.broadcast.params, **self._exact.broadcast.buffers}, LARGEST_VALUE)
+            return self._exact
         header = self._header(MaskCode.SAME, b"", self._exact.bitmap)
-        sections = Sections(header, memoryview(b""), memoryview(self._buffers), memoryview(self._values))
-        return _assemble(sections, self._layout, dict(self._exact.broadcast.masks), self._exact.positions)
+        sections = Sections(header, memoryview(b""), memoryview(self._buffers), memoryview(self._values[1]))
+        here = self._exact.on_cpu()
+        found = _assemble(sections, self._layout, dict(here.broadcast.masks), here.positions).broadcast
+        device = next(iter(self._exact.broadcast.params.values())).device
+        params = {name: value.to(device) for name, value in found.params.items()}
+        buffers = {name: value.to(device) for name, value in found.buffers.items()}
+        return Reference(Broadcast(found.round, params, buffers, self._exact.broadcast.masks), self._exact.facts)
 
 
 def decode_broadcast(payload: bytes | memoryview, layout: Layout, held: bytes = b"") -> Broadcast:
@@ -151,4 +203,5 @@ def _assemble(sections: Sections, layout: Layout, masks: dict[str, Tensor], posi
     whole = {field.name: flat[field.name].reshape(field.shape) for field in layout.params if field.name not in masks}
     spread = unpacked({name: flat[name] for name in masks}, positions, masks)
     params = {field.name: (spread if field.name in masks else whole)[field.name] for field in layout.params}
-    return Reference(Broadcast(sections.header.round, params, buffers, masks), positions)
+    sent = Broadcast(sections.header.round, params, buffers, masks)
+    return Reference(sent, MaskFacts(masks, layout, positions))

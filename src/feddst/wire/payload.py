@@ -90,11 +90,10 @@ def mask_bytes(payload: bytes) -> int:
     return read_header(memoryview(payload))[0].mask_bytes
 
 
-def largest_size(layout: Layout, codec: ValueCodec, mask_bytes: int, counts: Sequence[int]) -> int:
-    """The most bytes a payload can have, with `counts` values of the coded tensors."""
+def payload_size(layout: Layout, mask_bytes: int, value_bytes: int) -> int:
+    """How many bytes a payload has, with sections of these lengths."""
     buffers = layout.buffer_bytes
-    sections = (mask_bytes + padding(mask_bytes), buffers + padding(buffers), codec.size(counts))
-    return SIZE + sum(sections)
+    return SIZE + mask_bytes + padding(mask_bytes) + buffers + padding(buffers) + value_bytes
 
 
 def counts_of(layout: Layout, active: Mapping[str, int]) -> list[int]:

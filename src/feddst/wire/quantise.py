@@ -63,6 +63,14 @@ class Quantiser(ValueCodec):
         levels = torch.from_numpy(codes).float().sub_(self.top).view(-1, BLOCK)
         return _out_of_blocks(levels.mul_(steps[:, None]), counts)
 
+    def received(self, tensors: Sequence[Tensor], draws: Sequence[np.random.Generator]) -> list[Tensor]:
+        blocks = in_blocks(tensors)
+        scales = block_scales(blocks)
+        shape = tuple(blocks.shape[1:])
+        uniform = torch.from_numpy(np.stack([draw.random(shape, dtype=np.float32) for draw in draws]))
+        levels = round_stochastically(blocks, scales, uniform.to(blocks.device), self.top)
+        return _parts_of(levels.mul_((scales / self.top)[..., None]), [value.shape[-1] for value in tensors])
+
     def expected_squared_error(self, tensors: Sequence[Tensor]) -> float:
         """The mean over all values of the squared error to expect."""
         blocks = in_blocks(tensors)
@@ -105,13 +113,22 @@ class Quantised2(Quantiser):
 
 
 def in_blocks(tensors: Sequence[Tensor]) -> Tensor:
-    """Flat tensors as [blocks, BLOCK], each with zeros at its end."""
-    blocks = torch.zeros(sum(_blocks(len(value)) for value in tensors), BLOCK)
-    flat, start = blocks.view(-1), 0
-    for value in tensors:
-        flat[start : start + len(value)] = value
-        start += _blocks(len(value)) * BLOCK
+    """Flat tensors [..., n] as [..., blocks, BLOCK], each with zeros at its end."""
+    rows, device = (tensors[0].shape[:-1], tensors[0].device) if tensors else ((), None)
+    blocks = torch.zeros(*rows, sum(_blocks(value.shape[-1]) for value in tensors), BLOCK, device=device)
+    for value, part in zip(tensors, _parts_of(blocks, [value.shape[-1] for value in tensors]), strict=True):
+        part.copy_(value)
     return blocks
+
+
+def _parts_of(blocks: Tensor, counts: Sequence[int]) -> list[Tensor]:
+    """Where in [..., blocks, BLOCK] tensors of these many values lie, [..., n] each."""
+    flat, start = blocks.flatten(-2), 0
+    parts: list[Tensor] = []
+    for count in counts:
+        parts.append(flat[..., start : start + count])
+        start += _blocks(count) * BLOCK
+    return parts
 
 
 def block_scales(blocks: Tensor) -> Tensor:

@@ -1,30 +1,81 @@
 """A broadcast as both ends hold it during a round: what updates are written and read against."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from feddst.errors import WireError
-from feddst.protocol import Broadcast, ClientWork, Positions, Tensors, packed, positions_of
+from feddst.protocol import Broadcast, ClientWork, Masks, Positions, Tensors, count_active, packed, positions_of
 from feddst.wire.header import Header
 from feddst.wire.history import NO_MASK, mask_name
 from feddst.wire.layout import Layout, model_layout, update_layout
-from feddst.wire.masks import MaskCode, encode_bitmap
+from feddst.wire.masks import MaskCode, MaskStyle, decode_bitmap, encode_bitmap, encode_masks
+
+
+@dataclass(frozen=True)
+class MaskFacts:
+    """What follows from the masks of a model alone, worked out once for as long as they stay the same.
+
+    `known` are the positions of their weights, for whoever has them already.
+    """
+
+    masks: Masks
+    layout: Layout
+    known: Positions | None = None
+    _sections: dict[bytes, tuple[MaskCode, bytes]] = field(default_factory=dict)
+
+    @cached_property
+    def positions(self) -> Positions:
+        """Where the weights are that they keep."""
+        return positions_of(self.masks) if self.known is None else self.known
+
+    @cached_property
+    def active(self) -> Mapping[str, int]:
+        """How many weights each of them keeps."""
+        if self.known is not None:
+            return {name: len(positions) for name, positions in self.known.items()}
+        return count_active(self.masks)
+
+    @cached_property
+    def on_cpu(self) -> "MaskFacts":
+        """The same of the masks in the CPU's memory."""
+        if all(mask.device.type == "cpu" for mask in self.masks.values()):
+            return self
+        return MaskFacts({name: mask.cpu() for name, mask in self.masks.items()}, self.layout)
+
+    @cached_property
+    def bitmap(self) -> bytes:
+        """The masks as a bitmap section."""
+        return encode_bitmap(self.on_cpu.masks, self.layout)
+
+    def section_for(self, held: bytes, style: MaskStyle) -> tuple[MaskCode, bytes]:
+        """The mask section for somebody who holds the masks of this bitmap."""
+        if held not in self._sections:
+            known = decode_bitmap(held, self.layout)
+            self._sections[held] = encode_masks(self.on_cpu.masks, self.layout, style, known)
+        return self._sections[held]
 
 
 @dataclass(frozen=True)
 class Reference:
     """A broadcast as its receivers decoded it, with what follows from it worked out once.
 
-    `known` are the positions of its masks' weights, for whoever has them already.
+    `known` is what follows from its masks, for whoever has that already.
     """
 
     broadcast: Broadcast
-    known: Positions | None = None
+    known: MaskFacts | None = None
+
+    @cached_property
+    def facts(self) -> MaskFacts:
+        """What follows from its masks."""
+        return MaskFacts(self.broadcast.masks, self.layout) if self.known is None else self.known
 
     @cached_property
     def layout(self) -> Layout:
         """Its tensors."""
+        if self.known is not None:
+            return self.known.layout
         return model_layout(self.broadcast.params, self.broadcast.buffers)
 
     def answer_layout(self, work: ClientWork) -> Layout:
@@ -38,25 +89,25 @@ class Reference:
     def _answers(self) -> dict[object, Layout]:
         return {}
 
-    @cached_property
+    @property
     def bitmap(self) -> bytes:
         """Its masks as a bitmap section."""
-        return encode_bitmap(self.broadcast.masks, self.layout)
+        return self.facts.bitmap
 
     @cached_property
     def mask_name(self) -> int:
         """What its mask is called on the wire."""
         return mask_name(self.bitmap)
 
-    @cached_property
+    @property
     def positions(self) -> Positions:
         """Where the weights of its masks are."""
-        return positions_of(self.broadcast.masks) if self.known is None else self.known
+        return self.facts.positions
 
-    @cached_property
+    @property
     def active(self) -> Mapping[str, int]:
         """How many weights each of its masks keeps."""
-        return {name: len(positions) for name, positions in self.positions.items()}
+        return self.facts.active
 
     @cached_property
     def values(self) -> Tensors:
@@ -66,6 +117,13 @@ class Reference:
     def values_under(self, positions: Positions) -> Tensors:
         """Its parameters packed under masks at these positions."""
         return self.values if positions is self.positions else packed(self.broadcast.params, positions)
+
+    def on_cpu(self) -> "Reference":
+        """The same in the CPU's memory."""
+        sent = self.broadcast
+        params = {name: value.cpu() for name, value in sent.params.items()}
+        buffers = {name: value.cpu() for name, value in sent.buffers.items()}
+        return Reference(Broadcast(sent.round, params, buffers, self.facts.on_cpu.masks), self.facts.on_cpu)
 
 
 def refers(header: Header) -> bool:

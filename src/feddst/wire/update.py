@@ -21,7 +21,7 @@ from feddst.wire.payload import (
     Sections,
     counts_of,
     join,
-    largest_size,
+    payload_size,
     read_raw,
     read_values,
     refuse_large,
@@ -159,7 +159,7 @@ def largest_update(asked: Asked, wire: WireConfig) -> int:
         max(count, budgets.get(field.name, 0)) if field.group == "params" and field.name in sent.masks else count
         for field, count in zip(layout.coded, counts_of(layout, asked.reference.active), strict=True)
     ]
-    return largest_size(layout, codec_named(wire.values, "wire.values"), mask_bytes, counts)
+    return payload_size(layout, mask_bytes, codec_named(wire.values, "wire.values").size(counts))
 
 
 def _largest_mask(layout: Layout, active_in: Mapping[str, int], orders: Readjustment, wire: WireConfig) -> int:

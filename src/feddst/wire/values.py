@@ -14,12 +14,13 @@ class ValueCodec(ABC):
 
     `code` is its byte in the header: 0 to 127 for this package, 128 to 255 for others. A `relative` codec is given
     the change against the broadcast, where there is one, instead of the value. What it draws it draws from `draws`,
-    so that the bytes follow from the run's seed.
+    so that the bytes follow from the run's seed. Of an `elementwise` codec each value's fate is its own, and 0 stays 0.
     """
 
     name: ClassVar[str]
     code: ClassVar[int]
     relative: ClassVar[bool] = False
+    elementwise: ClassVar[bool] = False
 
     @abstractmethod
     def size(self, counts: Sequence[int]) -> int:
@@ -36,6 +37,18 @@ class ValueCodec(ABC):
         They are the caller's to change, and to check: whether they are finite and not too large is not said here.
         """
 
+    def received(self, tensors: Sequence[Tensor], draws: Sequence[np.random.Generator]) -> list[Tensor]:
+        """What would be decoded of K clients' tensors, [K, n] each, on whatever device, without writing bytes.
+
+        `draws` has one generator a client. Here by writing them all the same: codecs that can do better do.
+        """
+        counts, device = [value.shape[1] for value in tensors], tensors[0].device
+        found = []
+        for row, draw in enumerate(draws):
+            data = self.encode([value[row].float().cpu() for value in tensors], draw)
+            found.append(self.decode(memoryview(data), counts))
+        return [torch.stack(values).to(device) for values in zip(*found, strict=True)]
+
 
 def cut(values: Tensor, counts: Sequence[int]) -> list[Tensor]:
     """Consecutive pieces of these lengths."""
@@ -47,6 +60,10 @@ class Float32(ValueCodec):
 
     name = "float32"
     code = 0
+    elementwise = True
+
+    def received(self, tensors: Sequence[Tensor], draws: Sequence[np.random.Generator]) -> list[Tensor]:
+        return list(tensors)
 
     def size(self, counts: Sequence[int]) -> int:
         return 4 * sum(counts)
@@ -63,13 +80,20 @@ class HalfFloat(ValueCodec):
     """The nearest number of a 16-bit format; what is beyond its range becomes its largest."""
 
     kind: ClassVar[torch.dtype]
+    elementwise = True
+
+    def received(self, tensors: Sequence[Tensor], draws: Sequence[np.random.Generator]) -> list[Tensor]:
+        return [self._nearest(value).float() for value in tensors]
+
+    def _nearest(self, values: Tensor) -> Tensor:
+        most = torch.finfo(self.kind).max
+        return values.clamp(-most, most).to(self.kind)
 
     def size(self, counts: Sequence[int]) -> int:
         return 2 * sum(counts)
 
     def encode(self, tensors: Sequence[Tensor], draws: np.random.Generator) -> bytes:
-        most = torch.finfo(self.kind).max
-        nearest = torch.cat([*tensors, torch.empty(0)]).clamp_(-most, most).to(self.kind)
+        nearest = self._nearest(torch.cat([*tensors, torch.empty(0)]))
         return nearest.view(torch.int16).numpy().astype("<i2", copy=False).tobytes()
 
     def decode(self, data: memoryview, counts: Sequence[int]) -> list[Tensor]:

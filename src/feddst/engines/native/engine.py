@@ -14,13 +14,14 @@ from torch import Tensor, nn
 from feddst import _native
 from feddst.data import Dataset
 from feddst.engines.base import Assignment, Deliver, Evaluation, Exam, Reply
+from feddst.engines.conditions import reproducible
 from feddst.engines.exchange import Parcels, answer
 from feddst.engines.native.beginnings import Beginnings
 from feddst.engines.native.chain import Chain
 from feddst.engines.native.client import Workbench, train_client
 from feddst.engines.native.library import chosen_isa
 from feddst.engines.native.team import Task, Team
-from feddst.engines.reference import CHUNK, joined, reproducible
+from feddst.engines.reference import CHUNK, joined
 
 
 class NativeEngine:

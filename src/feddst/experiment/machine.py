@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from feddst.engines.select import cores
+from feddst.engines.select import EngineConfig, cores
 
 _PACKAGE = Path(__file__).parents[1]
 
@@ -24,6 +24,12 @@ def machine() -> dict[str, str | int]:
         "numpy": np.__version__,
         "zlib": zlib.ZLIB_RUNTIME_VERSION,
     }
+
+
+def device(config: EngineConfig) -> str:
+    """What an engine computes on: the GPU by its name, or the CPU and how many cores of it."""
+    found = config.torch_device()
+    return torch.cuda.get_device_name(found) if found.type == "cuda" else f"{_cpu()}, {cores()} cores"
 
 
 def commit() -> str:

@@ -1,0 +1,105 @@
+"""`feddst reproduce`: the paper's tables and sweeps, made again."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from feddst.cli.arguments import Arguments
+from feddst.cli.interruption import Interruption
+from feddst.cli.places import RUNS, command
+from feddst.cli.progress import FINISHING, make_bar
+from feddst.cli.run import INTERRUPTED
+from feddst.cli.screen import say, show_table
+from feddst.errors import OptionError
+from feddst.experiment.reproduce.carry_out import reproduce
+from feddst.experiment.reproduce.config import TARGETS, ReproduceConfig
+from feddst.experiment.reproduce.figures import CURVES, SWEEP
+from feddst.experiment.reproduce.progress import Overview, ProgressLines
+from feddst.experiment.reproduce.record import RECORD, Record
+from feddst.experiment.reproduce.table import TABLE, caption, notes, partial, sentences, short_table
+from feddst.experiment.wording import percent
+from feddst.options import Option, as_words, one_of, option, options_of, updated
+
+UNFINISHED = 3
+"""The exit code when the time was over before the work."""
+
+
+@dataclass(frozen=True)
+class ReproduceArguments:
+    """Where results go."""
+
+    out: str = option("", "directory for everything; what it holds is gone on with; empty: runs/<target>-<reading>")
+
+
+def reproduce_options() -> list[Option]:
+    """Every option of the command."""
+    return options_of(ReproduceArguments) + options_of(ReproduceConfig)
+
+
+def reproduce_command(given: Arguments) -> int:
+    """Carry out `feddst reproduce`."""
+    if not given.words:
+        raise OptionError(f"reproduce needs a target: {one_of(TARGETS)}")
+    values = {name: value for name, value in given.values.items() if name != "out"}
+    config = updated(ReproduceConfig(given.words[0]), values)
+    config.check()
+    out = Path(given.values.get("out") or RUNS / config.name)
+    again = command("reproduce", config.target, *as_words({**given.values, "out": str(out)}))
+    say(f"{config.target} on {config.describe_data()}; writing to {out}")
+    interruption = Interruption()
+    try:
+        with interruption, OverallReporter(interruption) as reporter:
+            record = reproduce(config, out=out, overseer=reporter)
+    except KeyboardInterrupt:
+        say(f"stopped; go on from the last checkpoints with\n  {again}")
+        return INTERRUPTED
+    show(record, out)
+    if record.complete((row.name for row in config.wanted_rows()), config.seeds):
+        return 0
+    say(f"stopped; go on with\n  {again}")
+    return INTERRUPTED if interruption.asked else UNFINISHED
+
+
+def show(record: Record, out: Path) -> None:
+    """The table, the differences at the largest cap, and where the files are."""
+    print("\n" + " ".join(filter(None, [partial(record), caption(record)])))
+    show_table(short_table(record), numbers=True)
+    for line in [*notes(record), "", *sentences(record), ""]:
+        print(line)
+    for name in (RECORD, TABLE, CURVES, SWEEP):
+        if (out / name).is_file():
+            print(out / name)
+
+
+class OverallReporter(ProgressLines):
+    """One bar for all runs on a terminal, else lines; stops the runs when the user asks. Use it as a context."""
+
+    def __init__(self, interruption: Interruption) -> None:
+        super().__init__()
+        self._interruption = interruption
+        self._bar = make_bar()
+        interruption.announce = lambda: say(FINISHING)
+
+    def __enter__(self) -> "OverallReporter":
+        if self._bar is not None:
+            self._task = self._bar.add_task("0.0 %", total=1.0, text="")
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._interruption.in_rounds = False
+        if self._bar is not None:
+            self._bar.stop()
+
+    def show(self, overview: Overview) -> None:
+        self._interruption.in_rounds = True
+        if self._bar is None:
+            super().show(overview)
+            return
+        done = f"{percent(overview.done)}, row {min(overview.rows_done + 1, overview.rows)}/{overview.rows}"
+        self._bar.update(self._task, completed=overview.done, description=done, text=overview.news())
+
+    def stop(self) -> bool:
+        return self._interruption.asked

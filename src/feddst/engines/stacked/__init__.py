@@ -1,0 +1,1 @@
+"""Many clients' models side by side on one device, trained in lockstep."""

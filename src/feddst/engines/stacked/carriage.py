@@ -1,0 +1,67 @@
+"""What the wire makes of stacked clients' values: rounding, where a codec rounds, without writing bytes."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from feddst.protocol import Masks, generator
+from feddst.protocol.tensors import positions_of, spread
+from feddst.wire import ValueCodec
+from feddst.wire.codecs import codec_named
+
+if TYPE_CHECKING:
+    from feddst.engines.stacked.tally import Share
+
+
+def carried(share: "Share") -> tuple[Tensor, dict[str, Tensor]]:
+    """The weights and the reports of a cohort's members as they arrive, [K, width] each."""
+    trained, codec = share.trained, codec_named(share.cohort.wire.values, "wire.values")
+    theta = share.of(trained.stage.theta)
+    reports = {kind: share.of(values) for kind, values in trained.reports.items()}
+    if codec.elementwise:
+        theta, *others = codec.received([theta, *reports.values()], [])
+        reports = dict(zip(reports, others, strict=True))
+    elif any(trained.changed[row] for row in share.rows):
+        for i, row in enumerate(share.rows):
+            mine = {kind: values[i : i + 1] for kind, values in reports.items()}
+            _round(share, codec, theta[i : i + 1], mine, share.masks(row), [row])
+    else:
+        _round(share, codec, theta, reports, share.cohort.reference.broadcast.masks, share.rows)
+    if share.cohort.correction is not None:
+        for name, added in share.cohort.correction.items():
+            share.flat.view(theta, name).add_(added * share.flat.view(share.of(trained.stage.masks), name))
+    return theta, reports
+
+
+def _round(
+    share: "Share",
+    codec: ValueCodec,
+    theta: Tensor,
+    reports: Mapping[str, Tensor],
+    masks: Masks,
+    rows: Sequence[int],
+) -> None:
+    """Put what arrives into `theta` and `reports`, [K, width] each, of clients with the same masks."""
+    sent, flat, layout = share.cohort.reference.broadcast, share.flat, share.layout
+    positions = positions_of({name: mask.to(theta.device) for name, mask in masks.items()})
+    tensors: list[Tensor] = []
+    for field in layout.coded:
+        values = flat.view(theta if field.group == "params" else reports[field.group], field.name).flatten(1)
+        if field.group == "params":
+            values = values - sent.params[field.name].reshape(-1) if codec.relative else values
+            values = values[:, positions[field.name]] if field.name in positions else values
+        tensors.append(values)
+    draws = [generator(seat.seed, "update rounding", *seat.draw[1:]) for seat in (share.trained.seats[r] for r in rows)]
+    for field, values in zip(layout.coded, codec.received(tensors, draws), strict=True):
+        whole = flat.view(theta if field.group == "params" else reports[field.group], field.name)
+        if field.group == "params":
+            before = sent.params[field.name].reshape(-1)
+            if field.name in positions:
+                at = positions[field.name]
+                values = values + before[at] if codec.relative else values
+                values = torch.stack([spread(row, at, torch.Size(field.shape)) for row in values])
+            elif codec.relative:
+                values = values + before
+        whole.copy_(values.reshape(whole.shape))

@@ -1,0 +1,184 @@
+"""Chains of layers that the kernels know: on a GPU every step is one CUDA graph."""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from feddst.engines.base import Exam
+from feddst.engines.native.chain import Chain
+from feddst.engines.stacked.chain import ChainGradients, Descent
+from feddst.engines.stacked.flat import Flat
+from feddst.engines.stacked.plan import Plan
+from feddst.engines.stacked.seats import Images
+from feddst.engines.stacked.stage import Stage, Trainer
+from feddst.protocol import LocalTraining
+from feddst.protocol.minibatches import Indices
+
+EIGHT = 8
+"""Images come in multiples of this; what is filled up has no share in the loss."""
+
+CHUNK = 64
+"""Images of a client in one pass where a gradient is averaged over many."""
+
+EXAM_CHUNK = 512
+"""Test images of a model in one pass."""
+
+_CAPTURING = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What is fixed in a graph: how many models of a stage step, on how many images at most, and how."""
+
+    models: int
+    images: int
+    lr: float
+    momentum: float
+    l2: float
+    mu: float
+
+
+@dataclass
+class Step:
+    """A step that can be taken again and again, on what lies in its tensors. Sizes are as for `ChainGradients`."""
+
+    index: Tensor
+    share: Tensor
+    awake: Tensor
+    losses: Tensor
+    take: Callable[[], None]
+
+
+class GraphTrainer:
+    """Trains stages by kernels; a `fallback` takes what they cannot do. Raises `UnsupportedModelError` at the start."""
+
+    def __init__(self, chain: Chain, flat: Flat, images: Images, *, exact: bool, fallback: Trainer) -> None:
+        self._chain = chain
+        self._flat = flat
+        self._images = images
+        self._exact = exact
+        self._fallback = fallback
+        self._device = images.inputs.device
+        self._stages: dict[int, Stage] = {}
+        self._gradients: dict[tuple[int, int], ChainGradients] = {}
+        self._steps: dict[tuple[int, Recipe], Step] = {}
+        self._slopes: dict[int, Tensor] = {}
+        self._kernels(1, EIGHT)
+
+    def stage(self, models: int) -> Stage:
+        if models not in self._stages:
+            self._stages[models] = Stage.empty(models, self._flat, self._device)
+            self._slopes[models] = torch.zeros(models, self._flat.width, device=self._device)
+        return self._stages[models]
+
+    def epochs(self, stage: Stage, plan: Plan, local: LocalTraining, mu: float) -> Tensor:
+        widest = _eights(plan.index.shape[2])
+        index = torch.from_numpy(np.pad(plan.index, ((0, 0), (0, 0), (0, widest - plan.index.shape[2]))))
+        index, lengths = index.to(self._device), torch.from_numpy(plan.lengths).to(self._device)
+        share = _shares(lengths, widest)
+        awake = (lengths > 0).to(torch.uint8)
+        losses = torch.zeros(plan.lengths.shape, device=self._device)
+        for step, counts in enumerate(plan.lengths):
+            models, images = _enough(counts, len(stage.theta)), _eights(int(counts.max()))
+            recipe = Recipe(models, images, local.lr, local.momentum, local.l2, mu)
+            one = self._step(stage, recipe)
+            one.index.copy_(index[step, :models, :images])
+            one.share.copy_(share[step, :models, :images])
+            one.awake.copy_(awake[step, :models])
+            one.take()
+            losses[step, :models].copy_(one.losses)
+        return losses
+
+    def mean_gradient(self, stage: Stage, chosen: Sequence[Indices], temperature: float = 1.0) -> Tensor:
+        if temperature != 1.0:
+            return self._fallback.mean_gradient(stage, chosen, temperature)
+        counts = np.array([len(images) for images in chosen])
+        index = np.zeros((len(chosen), _eights(int(counts.max()))), dtype=np.int64)
+        for row, images in enumerate(chosen):
+            index[row, : len(images)] = images
+        where = torch.from_numpy(index).to(self._device)
+        share = _shares(torch.from_numpy(counts).to(self._device), index.shape[1])
+        total, part = torch.zeros_like(stage.theta), torch.zeros_like(stage.theta)
+        losses = torch.empty(len(chosen), device=self._device)
+        for first in range(0, index.shape[1], CHUNK):
+            some = slice(first, min(first + CHUNK, index.shape[1]))
+            kernels = self._kernels(len(chosen), some.stop - some.start)
+            there = where[:, some].contiguous(), share[:, some].contiguous()
+            kernels(stage.theta, part, self._images.inputs, self._images.labels, *there, losses)
+            total += part
+        return total
+
+    def scores(self, models: Sequence[Exam], inputs: Tensor, images: Tensor) -> Tensor:
+        """See `Scoring`."""
+        theta = torch.zeros(len(models), self._flat.width, device=self._device)
+        for row, exam in zip(theta, models, strict=True):
+            self._flat.fill(row, exam.params)
+        found: list[Tensor] = []
+        for some in torch.split(images, EXAM_CHUNK):
+            index = F.pad(some, (0, _eights(len(some)) - len(some))).expand(len(models), -1).contiguous()
+            scores = self._kernels(*index.shape).forward(theta, inputs, index)
+            found.append(scores[:, :, : len(some)].transpose(1, 2).clone())
+        return torch.cat(found, dim=1)
+
+    def _kernels(self, models: int, images: int) -> ChainGradients:
+        if (models, images) not in self._gradients:
+            made = ChainGradients(self._chain, self._flat, models, images, self._device, exact=self._exact)
+            self._gradients[models, images] = made
+        return self._gradients[models, images]
+
+    def _step(self, stage: Stage, recipe: Recipe) -> Step:
+        key = len(stage.theta), recipe
+        if key not in self._steps:
+            with _CAPTURING:
+                self._steps[key] = self._made(stage, recipe)
+        return self._steps[key]
+
+    def _made(self, stage: Stage, recipe: Recipe) -> Step:
+        models, images = recipe.models, recipe.images
+        index = torch.zeros(models, images, dtype=torch.int64, device=self._device)
+        share = torch.zeros(models, images, device=self._device)
+        awake = torch.zeros(models, dtype=torch.uint8, device=self._device)
+        losses = torch.zeros(models, device=self._device)
+        slopes = self._slopes[len(stage.theta)][:models]
+        theta, velocity, masks, received = (
+            rows[:models] for rows in (stage.theta, stage.velocity, stage.masks, stage.received)
+        )
+        pulled = received if recipe.mu else None
+        descent = Descent(velocity, masks, awake, recipe.lr, recipe.momentum, recipe.l2, recipe.mu, pulled)
+        given = self._images.inputs, self._images.labels, index, share, losses
+        take = partial(self._kernels(models, images).step, theta, slopes, *given, descent)
+        return Step(index, share, awake, losses, _graph(take) if self._device.type == "cuda" else take)
+
+
+def _graph(take: Callable[[], None]) -> Callable[[], None]:
+    """A step as a CUDA graph, recorded while nobody is awake, so that nothing changes."""
+    take()  # compiles the kernels
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=torch.cuda.current_stream(), capture_error_mode="thread_local"):
+        take()
+    return graph.replay
+
+
+def _eights(images: int) -> int:
+    return -(-images // EIGHT) * EIGHT
+
+
+def _shares(lengths: Tensor, widest: int) -> Tensor:
+    """1/n for each of a minibatch's n images, and 0 for what fills it up; lengths: int64 [...]."""
+    there = torch.arange(widest, device=lengths.device) < lengths[..., None]
+    return there / lengths.clamp(min=1)[..., None].float()
+
+
+def _enough(lengths: Indices, models: int) -> int:
+    """How many models, from the first, hold all that are awake: all of them, half of them, a quarter, and so on."""
+    needed = int(np.flatnonzero(lengths)[-1]) + 1
+    while models > EIGHT and needed <= -(-models // 2):
+        models = -(-models // 2)
+    return models

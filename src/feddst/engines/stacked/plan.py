@@ -1,0 +1,56 @@
+"""Which images each model sees in each step, for models that train in lockstep though they may have more or fewer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from feddst.protocol.minibatches import Indices, cuts
+
+
+@dataclass(frozen=True)
+class Plan:
+    """index: int64 [steps, models, images], filled with 0; lengths: int64 [steps, models], 0 where a model is done."""
+
+    index: Indices
+    lengths: Indices
+
+    @property
+    def steps(self) -> int:
+        """How many steps the longest work takes."""
+        return len(self.lengths)
+
+
+def plan(sequences: Sequence[Indices], batch: int) -> Plan:
+    """The steps of models that go through these sequences, [epochs, images] each, in minibatches."""
+    shapes: dict[tuple[int, ...], list[int]] = {}
+    for model, sequence in enumerate(sequences):
+        shapes.setdefault(sequence.shape, []).append(model)
+    pieces = {shape: cuts(shape[1], batch) for shape in shapes}
+    steps = max((shape[0] * len(pieces[shape]) for shape in shapes), default=0)
+    widest = max((piece.stop - piece.start for found in pieces.values() for piece in found), default=0)
+    index = np.zeros((steps, len(sequences), widest), dtype=np.int64)
+    lengths = np.zeros((steps, len(sequences)), dtype=np.int64)
+    for shape, models in shapes.items():
+        together = np.stack([sequences[model] for model in models])
+        step = 0
+        for epoch in range(shape[0]):
+            for piece in pieces[shape]:
+                length = piece.stop - piece.start
+                index[step, models, :length] = together[:, epoch, piece]
+                lengths[step, models] = length
+                step += 1
+    return Plan(index, lengths)
+
+
+def epoch_losses(losses: NDArray[np.float64], lengths: Indices, sequences: Sequence[Indices]) -> list[list[float]]:
+    """For each model the mean loss of each of its epochs, from the mean loss of every step, [steps, models]."""
+    sums = losses * lengths
+    found: list[list[float]] = []
+    for model, sequence in enumerate(sequences):
+        epochs, images = sequence.shape
+        taken = int(np.count_nonzero(lengths[:, model]))
+        each = sums[:taken, model].reshape(epochs, -1).sum(axis=1) if epochs else np.zeros(0)
+        found.append((each / max(images, 1)).tolist())
+    return found

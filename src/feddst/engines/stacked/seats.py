@@ -1,0 +1,93 @@
+"""Clients side by side: who sits where, and what they learn from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from torch import Tensor
+
+from feddst.engines.base import Cohort
+from feddst.protocol import Broadcast, ClientState, ClientWork, LocalTraining, Tensors
+from feddst.protocol.minibatches import Indices, cuts, orders
+
+
+@dataclass(frozen=True)
+class Images:
+    """All training images, on the engine's device. inputs: float32 [N, *shape]; labels: int64 [N]."""
+
+    inputs: Tensor
+    labels: Tensor
+
+
+@dataclass(frozen=True)
+class Seat:
+    """One client's work in one round of one run.
+
+    `images` are rows of `Images`; `cohort` says of which cohort it is a member, and `place` where among its members.
+    """
+
+    client: int
+    seed: int
+    broadcast: Broadcast
+    work: ClientWork
+    images: Indices
+    cohort: int
+    place: int
+    state: ClientState = field(default_factory=ClientState)
+    initial: Tensors = field(default_factory=dict)
+
+    @property
+    def draw(self) -> tuple[int, int, int]:
+        """What its random draws are keyed by: seed, round, client."""
+        return self.seed, self.broadcast.round, self.client
+
+    def sequence(self) -> Indices:
+        """The images in the order in which each epoch sees them, [epochs, images]."""
+        return self.images[orders(len(self.images), self.work.local, *self.draw)]
+
+
+def seats_of(cohorts: Sequence[Cohort]) -> list[Seat]:
+    """Everybody who has work."""
+    return [
+        Seat(
+            client=member.client,
+            seed=cohort.seed,
+            broadcast=cohort.reference.broadcast,
+            work=member.work,
+            images=np.asarray(member.images),
+            cohort=number,
+            place=place,
+            state=member.state,
+            initial=cohort.initial,
+        )
+        for number, cohort in enumerate(cohorts)
+        for place, member in enumerate(cohort.members)
+    ]
+
+
+def alike(seats: Sequence[Seat], most: int) -> list[list[Seat]]:
+    """Seats whose work differs in nothing but the number of epochs, at most so many together.
+
+    Those with the most steps come first.
+    """
+    kinds: list[tuple[ClientWork, list[Seat]]] = []
+    for seat in seats:
+        kind = replace(seat.work, local=_endless(seat.work.local))
+        known = next((members for work, members in kinds if work == kind), None)
+        if known is None:
+            kinds.append((kind, [seat]))
+        else:
+            known.append(seat)
+    together: list[list[Seat]] = []
+    for _, members in kinds:
+        members.sort(key=_steps, reverse=True)
+        together += [members[start : start + most] for start in range(0, len(members), most)]
+    return together
+
+
+def _endless(local: LocalTraining) -> LocalTraining:
+    return replace(local, epochs=1)
+
+
+def _steps(seat: Seat) -> int:
+    return seat.work.local.epochs * len(cuts(len(seat.images), seat.work.local.batch))

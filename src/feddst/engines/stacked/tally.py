@@ -1,0 +1,152 @@
+"""What stacked clients send, added up where it was made; its bytes are counted, and now and then written as well."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from feddst.engines.base import Cohort, Receipt, Tally
+from feddst.engines.stacked.audit import audit
+from feddst.engines.stacked.carriage import carried
+from feddst.engines.stacked.flat import Flat
+from feddst.engines.stacked.seats import Seat
+from feddst.engines.stacked.training import Trained, masks_of
+from feddst.methods.lotteryfl import kept_masks
+from feddst.protocol import ClientState, Key, Masks, Place, SparseSum, Stack, count_active
+from feddst.wire import Layout
+from feddst.wire.codecs import codec_named
+from feddst.wire.masks import encode_masks
+from feddst.wire.payload import counts_of, payload_size
+
+
+@dataclass(frozen=True)
+class Share:
+    """The members of one cohort among those who trained together: `rows` of `trained` are theirs."""
+
+    cohort: Cohort
+    trained: Trained
+    rows: Sequence[int]
+    flat: Flat
+
+    @property
+    def seats(self) -> list[Seat]:
+        """Whose they are."""
+        return [self.trained.seats[row] for row in self.rows]
+
+    @property
+    def layout(self) -> Layout:
+        """What each of them sends."""
+        return self.cohort.reference.answer_layout(self.seats[0].work)
+
+    def of(self, values: Tensor) -> Tensor:
+        """Their rows of a tensor [M, …]."""
+        return values[torch.tensor(self.rows, device=values.device)]
+
+    def masks(self, row: int) -> dict[str, Tensor]:
+        """The masks of one of them, on the CPU."""
+        return masks_of(self._held, self.flat, self.rows.index(row), self.trained.seats[row])
+
+    @cached_property
+    def _held(self) -> Tensor:
+        """All their masks, brought to the CPU in one go."""
+        return self.of(self.trained.stage.masks).cpu()
+
+
+class Tallies:
+    """Adds up what cohorts send, as groups of their members finish."""
+
+    def __init__(self, cohorts: Sequence[Cohort], flat: Flat) -> None:
+        self._cohorts = cohorts
+        self._flat = flat
+        self._totals = [SparseSum(cohort.reference.broadcast.masks) for cohort in cohorts]
+        self._receipts: list[dict[int, Receipt]] = [{} for _ in cohorts]
+
+    def take(self, trained: Trained) -> None:
+        """Add up what these members send."""
+        rows: dict[int, list[int]] = {}
+        for row, seat in enumerate(trained.seats):
+            rows.setdefault(seat.cohort, []).append(row)
+        for number, mine in rows.items():
+            self._take(number, Share(self._cohorts[number], trained, mine, self._flat))
+
+    def _take(self, number: int, share: Share) -> None:
+        stacks = _stacks(share)
+        for i, stack in enumerate(stacks):
+            self._totals[number].add_stack(stack, updates=len(share.rows) if i == 0 else 0)
+        receipts = [_receipt(share, row) for row in share.rows]
+        if share.cohort.audited:
+            receipts = audit(share, stacks, receipts)
+        for seat, receipt in zip(share.seats, receipts, strict=True):
+            self._receipts[number][seat.place] = receipt
+
+    def result(self) -> list[Tally]:
+        """One for each cohort, when all of its members have been taken."""
+        found = zip(self._cohorts, self._totals, self._receipts, strict=True)
+        return [Tally(total, [mine[i] for i in range(len(cohort.members))]) for cohort, total, mine in found]
+
+
+def _stacks(share: Share) -> list[Stack]:
+    """Everything that they send, as it arrives: weights, reports, buffers."""
+    stage, layout, flat = share.trained.stage, share.layout, share.flat
+    weights = torch.tensor([_weight(seat) for seat in share.seats], device=stage.theta.device)
+    theta, reports = carried(share)
+    named: dict[Key, Place] = {}
+    sparse = _sparse(share)
+    for field in layout.coded:
+        place = Place(flat.starts[field.name], torch.Size(field.shape), field.dtype, field.name in sparse)
+        named[field.group, field.name] = place if field.group == "params" else _dense(place)
+    groups = {"params": theta, **reports}
+    stacks = []
+    for group, values in groups.items():
+        places = {key: place for key, place in named.items() if key[0] == group}
+        if places:
+            stacks.append(Stack(values, weights, places, share.of(stage.masks)))
+    for field in layout.buffers:
+        values = share.of(stage.buffers[field.name]).reshape(len(share.rows), -1).double()
+        key = (field.group, field.name)
+        stacks.append(Stack(values, weights, {key: Place(0, torch.Size(field.shape), field.dtype)}))
+    return stacks
+
+
+def _sparse(share: Share) -> set[str]:
+    """The names of the tensors of which clients may hold only a part."""
+    ticket = share.seats[0].work.ticket
+    return {*share.cohort.reference.broadcast.masks, *(() if ticket is None else ticket.budgets)}
+
+
+def _dense(place: Place) -> Place:
+    return Place(place.start, place.shape, place.dtype)
+
+
+def _receipt(share: Share, row: int) -> Receipt:
+    trained, cohort, layout = share.trained, share.cohort, share.layout
+    seat, mask_bytes, own = trained.seats[row], 0, None
+    masks = share.masks(row) if trained.changed[row] or seat.work.ticket is not None else {}
+    if trained.changed[row]:
+        own = count_active(masks)
+        mask_bytes = len(_mask_section(share, masks))
+    counts = counts_of(layout, cohort.reference.active if own is None else own)
+    values = codec_named(cohort.wire.values, "wire.values").size(counts)
+    size = payload_size(layout, mask_bytes, values)
+    return Receipt(size, mask_bytes, _weight(seat), trained.losses[row], _state(share, row, masks), own)
+
+
+def _mask_section(share: Share, masks: Masks) -> bytes:
+    layout, facts = share.layout, share.cohort.reference.facts.on_cpu
+    if not any(field.name in masks for field in layout.params):
+        return b""
+    return encode_masks(masks, layout, share.cohort.wire.mask, facts.masks, facts.positions)[1]
+
+
+def _state(share: Share, row: int, masks: Masks) -> ClientState:
+    """What a client keeps."""
+    seat, stage = share.trained.seats[row], share.trained.stage
+    own = {name: share.flat.view(stage.theta[row : row + 1], name)[0].cpu().clone() for name in seat.work.keep}
+    ticket = kept_masks(masks) if seat.work.ticket is not None else {}
+    return ClientState({**seat.state.tensors, **own, **ticket})
+
+
+def _weight(seat: Seat) -> int:
+    return seat.work.local.weight(len(seat.images))

@@ -1,0 +1,232 @@
+"""A round of clients that sit side by side, from what they receive to what they hold at the end."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from feddst.engines.base import Job
+from feddst.engines.client import diverged, refuse_diverged
+from feddst.engines.readjust import drop, grow, growth_images, random_scores
+from feddst.engines.reports import hessian_gradient, refuse_frozen, reported_images, signs
+from feddst.engines.stacked.beginning import begin
+from feddst.engines.stacked.flat import Flat
+from feddst.engines.stacked.plan import epoch_losses, plan
+from feddst.engines.stacked.seats import Images, Seat
+from feddst.engines.stacked.stage import Stage, Trainer
+from feddst.models import load
+from feddst.protocol import Readjustment, Report
+from feddst.protocol.keys import torch_seed
+from feddst.protocol.minibatches import Indices, cuts
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Seats after their round, and their models in the same order.
+
+    `changed` says whose masks are not those they were sent; `losses` are those of last epochs; `reports` hold what work
+    asked for beside the weights, [M, width] each.
+    """
+
+    seats: Sequence[Seat]
+    stage: Stage
+    changed: Sequence[bool]
+    losses: Sequence[float]
+    reports: dict[str, Tensor]
+
+
+class Classroom:
+    """Where seats are trained: the module they are models of, the images, and a trainer."""
+
+    def __init__(self, module: nn.Module, flat: Flat, images: Images, trainer: Trainer) -> None:
+        self._module = module
+        self._flat = flat
+        self._images = images
+        self._trainer = trainer
+
+    def train(self, seats: Sequence[Seat]) -> Trained:
+        """Carry out the work of seats that are alike."""
+        work = seats[0].work
+        stage = self._trainer.stage(len(seats))
+        seats = begin(seats, stage, self._flat, self._module, self._images)
+        before = stage.masks.clone() if work.readjust is not None else None
+        cuda = [stage.theta.device] if stage.theta.is_cuda else []
+        with torch.random.fork_rng(devices=cuda):
+            # What a module draws while it trains (dropout, say) follows from who sits here.
+            torch.manual_seed(torch_seed(seats[0].seed, f"torch {seats[0].broadcast.round} {seats[0].client} stacked"))
+            losses = self._learn(stage, seats) if work.train else [0.0] * len(seats)
+        self._refuse_diverged(stage, seats)
+        reports: dict[str, Tensor] = {report.kind: self._report(stage, seats, report) for report in work.report}
+        return Trained(seats, stage, self._changed(stage, seats, before), losses, reports)
+
+    def _learn(self, stage: Stage, seats: Sequence[Seat]) -> list[float]:
+        """All epochs, with the readjustment after its own; returns the last epochs' losses."""
+        sequences, orders = [seat.sequence() for seat in seats], seats[0].work.readjust
+        if orders is None:
+            return [losses[-1] for losses in self._epochs(stage, seats, sequences, done=0)]
+        after = orders.after_epoch
+        first = self._epochs(stage, seats, [sequence[:after] for sequence in sequences], done=0)
+        # A straggler that stops before its time readjusts after its last epoch.
+        ends = [sequence[min(after, len(sequence)) - 1] for sequence in sequences]
+        pieces = [cuts(len(end), seats[0].work.local.batch)[-1] for end in ends]
+        self._readjust(stage, seats, orders, [end[piece] for end, piece in zip(ends, pieces, strict=True)])
+        second = self._epochs(stage, seats, [sequence[after:] for sequence in sequences], done=after)
+        return [(early + late)[-1] for early, late in zip(first, second, strict=True)]
+
+    def _epochs(
+        self, stage: Stage, seats: Sequence[Seat], sequences: Sequence[Indices], done: int
+    ) -> list[list[float]]:
+        """Some epochs, after so many; returns each seat's mean loss in each of them."""
+        local, proximal = seats[0].work.local, seats[0].work.proximal
+        mu = proximal.mu if proximal is not None and proximal.gradient == "exact" else 0.0
+        steps = plan(sequences, local.batch)
+        if not steps.steps:
+            return [[] for _ in seats]
+        losses = self._trainer.epochs(stage, steps, local, mu).double().cpu().numpy()
+        found = epoch_losses(losses, steps.lengths, sequences)
+        for seat, each in zip(seats, found, strict=True):
+            for epoch, loss in enumerate(each, done + 1):
+                refuse_diverged(loss, epoch, seat.client, seat.broadcast.round, local.lr)
+        return found
+
+    def _readjust(
+        self, stage: Stage, seats: Sequence[Seat], orders: Readjustment, last_batches: Sequence[Indices]
+    ) -> None:
+        """Readjust the masks of everybody, those of one run together: they hold equally many weights."""
+
+        def scores() -> Tensor:
+            if orders.growth.rule == "random":
+                return self._random_scores(stage, seats)
+            if orders.growth.images == "last-batch":
+                return self._trainer.mean_gradient(stage, last_batches).abs_()
+            chosen = [seat.images[growth_images(len(seat.images), orders.growth, *seat.draw)] for seat in seats]
+            return self._trainer.mean_gradient(stage, chosen).abs_()
+
+        early = scores() if orders.growth.weights == "unpruned" else None
+        kept: list[dict[str, Tensor]] = []
+        runs = [_Rows(stage, self._flat, rows) for rows in _by_run(seats, stage.theta.device)]
+        for run in runs:
+            kept.append(drop(run.params, run.velocity, run.masks, orders))
+            run.write_back()
+        found = scores() if early is None else early
+        for run, left in zip(runs, kept, strict=True):
+            values = self._flat.views(found[run.rows])
+            grown = grow(run.params, run.velocity, run.masks, left, values, orders)
+            for name, mask in grown.items():
+                run.masks[name].copy_(mask)
+            run.write_back()
+
+    def _random_scores(self, stage: Stage, seats: Sequence[Seat]) -> Tensor:
+        found = torch.zeros(stage.theta.shape, dtype=torch.float64, device=stage.theta.device)
+        for row, seat in enumerate(seats):
+            held = {name: self._flat.view(stage.masks[row : row + 1], name)[0] for name in seat.broadcast.masks}
+            for name, values in random_scores(held, *seat.draw).items():
+                self._flat.view(found[row : row + 1], name)[0].copy_(values)
+        return found
+
+    def _refuse_diverged(self, stage: Stage, seats: Sequence[Seat]) -> None:
+        finite = torch.isfinite(stage.theta).all(dim=1).tolist()
+        for row, (seat, fine) in enumerate(zip(seats, finite, strict=True)):
+            if not fine:
+                weights = self._flat.views(stage.theta[row : row + 1])
+                name = next(name for name, value in weights.items() if not torch.isfinite(value).all())
+                raise diverged(name, seat.client, seat.broadcast.round, seat.work.local.lr)
+
+    def _changed(self, stage: Stage, seats: Sequence[Seat], before: Tensor | None) -> list[bool]:
+        if seats[0].work.ticket is not None:
+            return [self._differs(stage, row, seat) for row, seat in enumerate(seats)]
+        if before is None:
+            return [False] * len(seats)
+        changed: list[bool] = (stage.masks != before).any(dim=1).tolist()
+        return changed
+
+    def _differs(self, stage: Stage, row: int, seat: Seat) -> bool:
+        """Whether a client with masks of its own holds others than it was sent."""
+        sent = seat.broadcast.masks
+        mine = masks_of(stage.masks, self._flat, row, seat)
+        return any(name not in sent or not torch.equal(mask, sent[name]) for name, mask in mine.items())
+
+    def _report(self, stage: Stage, seats: Sequence[Seat], report: Report) -> Tensor:
+        batch = seats[0].work.local.batch
+        chosen = []
+        for seat in seats:
+            labels = self._images.labels[torch.from_numpy(seat.images)].cpu().numpy()
+            chosen.append(seat.images[reported_images(labels, report, batch, *seat.draw)])
+        if report.kind == "hessian-gradient":
+            return self._hessian_gradients(stage, seats, chosen, report.temperature)
+        if report.kind == "sign":
+            refuse_frozen(self._module)
+        gradients = self._trainer.mean_gradient(stage, chosen, report.temperature)
+        if report.kind == "sign":
+            for row, seat in enumerate(seats):
+                named = {name: value[0] for name, value in self._flat.views(gradients[row : row + 1]).items()}
+                self._flat.fill(gradients[row], signs(named, report.bound, *seat.draw))
+        return gradients
+
+    def _hessian_gradients(
+        self, stage: Stage, seats: Sequence[Seat], chosen: Sequence[Indices], temperature: float
+    ) -> Tensor:
+        """One after another: methods ask for it once, of one client."""
+        found = torch.zeros_like(stage.theta)
+        for row, (seat, images) in enumerate(zip(seats, chosen, strict=True)):
+            at = torch.from_numpy(images).to(stage.theta.device)
+            inputs, labels = self._images.inputs[at], self._images.labels[at]
+            job = Job(seat.client, seat.seed, seat.broadcast, seat.work, inputs, labels)
+            alone = _Alone(job, self._module, stage, self._flat, row)
+            everything = torch.arange(len(images), device=stage.theta.device)
+            self._flat.fill(found[row], hessian_gradient(alone, everything, temperature))
+        return found
+
+
+class _Rows:
+    """Some rows of a stage by tensor, copied, and brought back."""
+
+    def __init__(self, stage: Stage, flat: Flat, rows: Tensor) -> None:
+        self.rows = rows
+        self._stage = stage
+        self._copies = (stage.theta[rows], stage.velocity[rows], stage.masks[rows])
+        theta, velocity, masks = self._copies
+        self.params, self.velocity = flat.views(theta), flat.views(velocity)
+        self.masks = flat.views(masks.view(torch.bool))
+
+    def write_back(self) -> None:
+        for all_rows, mine in zip(
+            (self._stage.theta, self._stage.velocity, self._stage.masks), self._copies, strict=True
+        ):
+            all_rows[self.rows] = mine
+
+
+@dataclass
+class _Alone:
+    """One model of a stage by itself, as reports see a client."""
+
+    job: Job
+    module: nn.Module
+    stage: Stage
+    flat: Flat
+    row: int
+
+    def mean_gradient(self, images: Tensor, temperature: float = 1.0) -> dict[str, Tensor]:
+        raise NotImplementedError  # the trainer takes those of all models at once
+
+    def differentiable(self) -> tuple[nn.Module, dict[str, nn.Parameter]]:
+        row = slice(self.row, self.row + 1)
+        params = {name: value[0] for name, value in self.flat.views(self.stage.theta[row]).items()}
+        load(self.module, params, {name: value[self.row] for name, value in self.stage.buffers.items()})
+        return self.module, dict(self.module.named_parameters())
+
+
+def masks_of(masks: Tensor, flat: Flat, row: int, seat: Seat) -> dict[str, Tensor]:
+    """One client's masks, bool [*shape] each, in the memory of all of them, uint8 [M, width]."""
+    names = {**seat.broadcast.masks, **({} if seat.work.ticket is None else seat.work.ticket.budgets)}
+    held = masks[row : row + 1].view(torch.bool)
+    return {name: flat.view(held, name)[0] for name in names}
+
+
+def _by_run(seats: Sequence[Seat], device: torch.device) -> list[Tensor]:
+    """The rows of each run's seats; each seat by itself where masks are the clients' own."""
+    runs: dict[object, list[int]] = {}
+    for row, seat in enumerate(seats):
+        runs.setdefault(row if seat.work.ticket is not None else id(seat.broadcast), []).append(row)
+    return [torch.tensor(rows, device=device) for rows in runs.values()]

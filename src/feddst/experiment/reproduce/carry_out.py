@@ -1,0 +1,202 @@
+"""Carrying out a reproduction: row by row, all seeds of a row side by side, finished runs skipped, others resumed."""
+
+import logging
+import math
+import shlex
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from feddst import __version__
+from feddst.data import Dataset, Federation, federate, load
+from feddst.engines import make_engine
+from feddst.errors import CheckpointError, DataError, TrainingError
+from feddst.experiment.config import RunConfig
+from feddst.experiment.loop import play
+from feddst.experiment.machine import commit, device
+from feddst.experiment.reproduce.config import ReproduceConfig
+from feddst.experiment.reproduce.figures import draw_figures
+from feddst.experiment.reproduce.plan import PlannedRow, plan
+from feddst.experiment.reproduce.progress import Overall, Overseer, ProgressLines
+from feddst.experiment.reproduce.record import Maker, Record, earlier, recorded_row, save_record, shared_config
+from feddst.experiment.reproduce.table import TABLE, markdown
+from feddst.experiment.run import Run
+from feddst.experiment.session import open_run
+from feddst.experiment.storage import write_atomically
+from feddst.options import as_words, flatten
+
+log = logging.getLogger(__name__)
+
+_EACH_CALL = ("minutes", "at_once")
+"""Options that say nothing about the result."""
+
+
+def reproduce(
+    config: ReproduceConfig,
+    *,
+    out: str | Path,
+    data: Dataset | None = None,
+    changes: Mapping[str, Any] | None = None,
+    overseer: Overseer | None = None,
+) -> Record:
+    """Make a table or sweep of the paper, or go on with it, and return its record.
+
+    Every run has a directory under `out`; `record.json`, `table.md` and the figures there are made again at the end of
+    each call, from what there is. `data` is used instead of the paper's data set, and `changes` instead of some of its
+    options: the record is then not the paper's.
+    """
+    config.check()
+    path, changes = Path(out), changes or {}
+    described = _described(config, data, changes)
+    before = earlier(path, config.target, config.reading, described)
+    rows = plan(config, path, changes)
+    record = _empty(config, described, before, reproducible=data is None and not changes)
+    failure: TrainingError | None = None
+    if any(row.unfinished for row in rows):
+        dataset = _load(config, rows) if data is None else data
+        record = _begun(record, config, path)
+        overall = Overall(rows, overseer or ProgressLines(), _deadline(config.minutes))
+        failure = _Player(dataset, overall).play(rows, config.at_once)
+    record = replace(record, **_found(config, rows, changes))
+    write_reports(record, path)
+    if failure is not None:
+        raise failure
+    return record
+
+
+def write_reports(record: Record, folder: Path) -> None:
+    """Write the record, and what follows from it: the table and the figures."""
+    save_record(record, folder)
+    pictures: list[str] = []
+    try:
+        pictures = draw_figures(record, folder)
+    except ImportError:
+        log.warning("figures were not drawn, because matplotlib is missing: pip install 'feddst[report]'")
+    write_atomically(folder / TABLE, markdown(record, pictures).encode())
+
+
+def command(config: ReproduceConfig) -> str:
+    """The command line that stands for a config: what differs from the defaults."""
+    usual = flatten(ReproduceConfig(config.target))
+    changed = {name: value for name, value in flatten(config).items() if value != usual[name]}
+    words = {name: value for name, value in changed.items() if name not in _EACH_CALL}
+    return shlex.join(["feddst", "reproduce", config.target, *as_words(words)])
+
+
+class _Player:
+    """Plays rows; what they share, it makes once."""
+
+    def __init__(self, dataset: Dataset, overall: Overall) -> None:
+        self._dataset = dataset
+        self._overall = overall
+        self._federations: dict[int, Federation] = {}
+        self._lock = threading.Lock()
+
+    def play(self, rows: Sequence[PlannedRow], at_once: int) -> TrainingError | None:
+        """Play all that is unfinished; rows that cannot go on do not stop the others. Returns the first failure."""
+        waiting = [row for row in rows if row.unfinished]
+        if at_once == 1:
+            failures = [self._play_row(row) for row in waiting]
+        else:
+            with ThreadPoolExecutor(min(at_once, len(waiting))) as pool:
+                failures = list(pool.map(self._play_row, waiting))
+        return next((failure for failure in failures if failure is not None), None)
+
+    def _play_row(self, row: PlannedRow) -> TrainingError | None:
+        if self._overall.stop():
+            return None
+        try:
+            runs, module = self._open(row)
+            with closing(make_engine(runs[0].config.engine, module, self._dataset)) as engine:
+                play(runs, engine, self._overall.watcher(row))
+        except TrainingError as error:
+            return TrainingError(f"{row.row.title}: {error}")
+        except BaseException:
+            self._overall.give_up()
+            raise
+        return None
+
+    def _open(self, row: PlannedRow) -> tuple[list[Run], nn.Module]:
+        """A row's runs, ready to go on, and their network. One row at a time, since PyTorch has one generator."""
+        with self._lock:
+            opened = [
+                open_run(run.config, self._federation(run.config), None, run.directory, run.standing == "resumed")
+                for run in row.unfinished
+            ]
+        return [run for run, _ in opened], opened[0][1]
+
+    def _federation(self, config: RunConfig) -> Federation:
+        """The clients of a seed, the same for all rows."""
+        if config.seed not in self._federations:
+            self._federations[config.seed] = federate(config.data, config.seed, self._dataset)
+        return self._federations[config.seed]
+
+
+def _described(config: ReproduceConfig, data: Dataset | None, changes: Mapping[str, Any]) -> str:
+    """The data in words, and what else is not the paper's."""
+    instead = f"{data.name} in place of " if data is not None else ""
+    changed = ", ".join(f"{name}={value}" for name, value in changes.items())
+    return f"{instead}{config.describe_data()}{changed and ', with ' + changed}"
+
+
+def _load(config: ReproduceConfig, rows: Sequence[PlannedRow]) -> Dataset:
+    wanted = next(row.unfinished[0].config.data for row in rows if row.unfinished)
+    dataset = load(wanted)
+    classes = {"mnist": 10, "cifar10": 10, "cifar100": 100}[config.table.data["data.dataset"]]
+    if config.data.dataset == "folder" and dataset.num_classes != classes:
+        title, found = config.table.title, dataset.num_classes
+        raise DataError(f"data.root: {config.data.root} has {found} classes, but {title} has {classes}")
+    return dataset
+
+
+def _deadline(minutes: float) -> float:
+    return time.monotonic() + 60 * minutes if minutes else math.inf
+
+
+def _empty(config: ReproduceConfig, data: str, before: Record | None, reproducible: bool) -> Record:
+    """The record without its rows."""
+    sweep = config.sweep
+    return Record(
+        target=config.target,
+        reading=config.reading,
+        data=data,
+        command=command(config) if reproducible else "",
+        made=before.made if before is not None else (),
+        seeds=config.seeds,
+        caps=config.table.caps,
+        accounting=config.run_config(config.all_rows()[0], 0).accounting,
+        rows=before.rows if before is not None else (),
+        symbol=sweep.symbol if sweep else "",
+        usual=config.usual_row() if sweep else "",
+    )
+
+
+def _begun(record: Record, config: ReproduceConfig, path: Path) -> Record:
+    """Mark the directory as the reproduction's, and note with what it is made."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CheckpointError(f"cannot create {path}: {error.strerror or error}") from None
+    maker = Maker(commit() or f"version {__version__}", device(config.engine), torch.__version__)
+    record = replace(record, made=(*(old for old in record.made if old != maker), maker))
+    save_record(record, path)
+    return record
+
+
+def _found(config: ReproduceConfig, rows: Sequence[PlannedRow], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """What the directories hold now, as parts of a record."""
+    option = config.sweep.option if config.sweep else ""
+    recorded = tuple(
+        recorded_row(row, shared_config(row, config.run_config(row.row, 0, changes)), row.row.own.get(option))
+        for row in rows
+    )
+    most = max(max((run.seed for run in row.runs), default=-1) + 1 for row in recorded)
+    return {"rows": recorded, "seeds": max(config.seeds, most)}

@@ -1,0 +1,61 @@
+"""Which runs a reproduction has, and how each of them stands on the disk."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from feddst.experiment.config import RunConfig
+from feddst.experiment.presets import Row
+from feddst.experiment.reproduce.config import ReproduceConfig
+from feddst.experiment.storage import RunDirectory, Standing
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One seed of a row; `standing` is how it stood when the plan was made."""
+
+    seed: int
+    config: RunConfig
+    directory: RunDirectory
+    standing: Standing
+
+
+@dataclass(frozen=True)
+class PlannedRow:
+    """A row with all its seeds; `wanted` if it is to be played now, and not only reported."""
+
+    row: Row
+    runs: tuple[PlannedRun, ...]
+    wanted: bool
+
+    @property
+    def unfinished(self) -> tuple[PlannedRun, ...]:
+        """The runs to be played."""
+        return tuple(run for run in self.runs if run.standing != "finished") if self.wanted else ()
+
+
+def plan(config: ReproduceConfig, out: Path, changes: Mapping[str, Any]) -> list[PlannedRow]:
+    """Every row of the target; raises if a directory holds a run that does not belong.
+
+    Rows and seeds that are not asked for now are there as far as earlier calls have made them.
+    """
+    wanted = config.wanted_rows()
+    return [_planned(config, out, changes, row, row in wanted) for row in config.all_rows()]
+
+
+def _planned(config: ReproduceConfig, out: Path, changes: Mapping[str, Any], row: Row, wanted: bool) -> PlannedRow:
+    seeds = {*_seeds_made(out, row), *(range(config.seeds) if wanted else ())}
+    runs: list[PlannedRun] = []
+    for seed in sorted(seeds):
+        one, directory = config.run_config(row, seed, changes), RunDirectory(out / f"{row.name}-seed{seed}")
+        runs.append(PlannedRun(seed, one, directory, directory.standing(one)))
+    return PlannedRow(row, tuple(runs), wanted)
+
+
+def _seeds_made(out: Path, row: Row) -> list[int]:
+    if not out.is_dir():
+        return []
+    found = [re.fullmatch(re.escape(row.name) + r"-seed(\d+)", entry.name) for entry in out.iterdir()]
+    return [int(match[1]) for match in found if match is not None]

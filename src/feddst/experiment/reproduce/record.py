@@ -1,0 +1,237 @@
+"""The record of a reproduction: every run's curve, and with what it was made. Tables and figures follow from it."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from feddst.errors import CheckpointError
+from feddst.experiment.comparison import Curve
+from feddst.experiment.metrics import GIB, Accounting, Row, counted_upload
+from feddst.experiment.reproduce.plan import PlannedRow, PlannedRun
+from feddst.experiment.storage import occupied, write_atomically
+from feddst.options import flatten
+
+RECORD = "record.json"
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Point:
+    """An evaluation. Bytes, bits and seconds are totals since the run's first round.
+
+    Runs that were played side by side share their seconds.
+    """
+
+    round: int
+    accuracy: float
+    accuracy_worst: float | None
+    accuracy_global: float | None
+    upload_bytes: int
+    upload_bits: int
+    download_bytes: int
+    seconds: float
+
+    def upload(self, accounting: Accounting) -> int:
+        """Bits uploaded so far, by this way of counting."""
+        return counted_upload(self.upload_bytes, self.upload_bits, accounting)
+
+
+@dataclass(frozen=True)
+class RecordedRun(Curve[Point]):
+    """The evaluations of one run; `stopped_by` is empty until it has come to its end."""
+
+    stopped_by: str = ""
+
+    def settled(self, cap_gib: float) -> bool:
+        """Whether nothing can change any more at this cap."""
+        return bool(self.stopped_by) or self.uploaded > cap_gib * GIB
+
+
+@dataclass(frozen=True)
+class RecordedRow:
+    """A row and its runs, one a seed; `value` is what a sweep gives the option that it varies."""
+
+    name: str
+    title: str
+    value: float | None
+    config: Mapping[str, Any]
+    runs: tuple[RecordedRun, ...]
+
+    def best(self, cap_gib: float) -> dict[int, float]:
+        """The best accuracy [%] under a cap, by seed, of the runs that have settled there."""
+        found = {run.seed: run.best(cap_gib) for run in self.runs if run.settled(cap_gib)}
+        return {seed: 100 * best for seed, best in found.items() if best is not None}
+
+
+@dataclass(frozen=True)
+class Maker:
+    """One commit, device and version of PyTorch with which runs of the record were played."""
+
+    commit: str
+    device: str
+    torch: str
+
+
+@dataclass(frozen=True)
+class Record:
+    """All that a reproduction has found so far. `seeds` is how many a row should have.
+
+    `usual` names the row of a sweep that has the paper's own value, and is empty for a table; `symbol` is what the
+    sweep varies.
+    """
+
+    target: str
+    reading: str
+    data: str
+    command: str
+    made: tuple[Maker, ...]
+    seeds: int
+    caps: tuple[float, ...]
+    accounting: Accounting
+    rows: tuple[RecordedRow, ...]
+    symbol: str = ""
+    usual: str = ""
+
+    @property
+    def missing(self) -> int:
+        """How many runs have not come to their end."""
+        return len(self.rows) * self.seeds - sum(bool(run.stopped_by) for row in self.rows for run in row.runs)
+
+    def complete(self, names: Iterable[str], seeds: int) -> bool:
+        """Whether these rows have come to their end with each of so many seeds."""
+        ended = {(row.name, run.seed) for row in self.rows for run in row.runs if run.stopped_by}
+        return all((name, seed) in ended for name in names for seed in range(seeds))
+
+    def row(self, name: str) -> RecordedRow | None:
+        """The row of this name, if it has runs."""
+        return next((row for row in self.rows if row.name == name and row.runs), None)
+
+
+def recorded_row(planned: PlannedRow, config: Mapping[str, Any], value: float | None) -> RecordedRow:
+    """A row as its runs' directories have it; runs that have not begun are left out."""
+    runs = tuple(_recorded(planned, run) for run in planned.runs if run.directory.config.is_file())
+    return RecordedRow(planned.row.name, planned.row.title, value, config, runs)
+
+
+def shared_config(planned: PlannedRow, fallback: Any) -> dict[str, Any]:
+    """The options of a row's runs, without the seed, as JSON has them."""
+    config = flatten(planned.runs[0].config if planned.runs else fallback)
+    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in config.items()}
+    return {name: value for name, value in plain.items() if name != "seed"}
+
+
+def save_record(record: Record, folder: Path) -> None:
+    """Write `record.json`, replacing the one before it."""
+    write_atomically(folder / RECORD, _text(record).encode())
+
+
+def load_record(folder: Path) -> Record:
+    """The record in a reproduction's directory."""
+    path = folder / RECORD
+    try:
+        return _parsed(json.loads(path.read_text()))
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from None
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise CheckpointError(f"{path} is damaged, or not a reproduction's") from None
+
+
+def earlier(folder: Path, target: str, reading: str, data: str) -> Record | None:
+    """The record that a directory holds already, if any; raises if it holds something else."""
+    if not occupied(folder):
+        return None
+    if not (folder / RECORD).is_file():
+        raise CheckpointError(f"{folder} is not empty and holds no reproduction: choose another directory")
+    found = load_record(folder)
+    before, now = (found.target, found.reading, found.data), (target, reading, data)
+    if before != now:
+        raise CheckpointError(f"{folder} holds another reproduction: {' / '.join(before)}, not {' / '.join(now)}")
+    return found
+
+
+def _recorded(planned: PlannedRow, run: PlannedRun) -> RecordedRun:
+    directory = run.directory
+    summary = directory.finished()
+    return RecordedRun(
+        planned.row.name,
+        run.seed,
+        tuple(_points(directory.rows())),
+        Path(directory.path.name),
+        run.config.accounting,
+        directory.cap_reached(),
+        summary.stopped_by if summary is not None else "",
+    )
+
+
+def _points(rows: Iterable[Row]) -> Iterable[Point]:
+    rows = list(rows)
+    for row, seconds in zip(rows, accumulate(row.seconds for row in rows), strict=True):
+        if row.accuracy is not None:
+            yield Point(
+                row.round,
+                row.accuracy,
+                row.accuracy_worst,
+                row.accuracy_global,
+                row.upload_bytes,
+                row.upload_bits,
+                row.download_bytes,
+                round(seconds, 3),
+            )
+
+
+def _text(record: Record) -> str:
+    """The record as JSON, each list of numbers on one line."""
+    content = {"format": _FORMAT, **{field.name: getattr(record, field.name) for field in fields(record)}}
+    content["made"] = [asdict(maker) for maker in record.made]
+    content["rows"] = [
+        {
+            "name": row.name,
+            "title": row.title,
+            "value": row.value,
+            "config": dict(row.config),
+            "runs": [_columns(run) for run in row.runs],
+        }
+        for row in record.rows
+    ]
+    text = json.dumps(content, indent=1, ensure_ascii=False)
+    return re.sub(r"\[[\s\d.,eE+\-nul]*\]", lambda found: "[" + " ".join(found[0][1:-1].split()) + "]", text) + "\n"
+
+
+def _columns(run: RecordedRun) -> dict[str, Any]:
+    about = {"seed": run.seed, "run": run.path.name, "stopped_by": run.stopped_by, "cap_gib": run.cap_gib}
+    return about | {field.name: [getattr(point, field.name) for point in run.rows] for field in fields(Point)}
+
+
+def _parsed(content: Mapping[str, Any]) -> Record:
+    values = dict(content)
+    if values.pop("format") != _FORMAT:
+        raise ValueError
+    rows = tuple(
+        RecordedRow(
+            row["name"],
+            row["title"],
+            row["value"],
+            row["config"],
+            tuple(_run(row["name"], run, values["accounting"]) for run in row["runs"]),
+        )
+        for row in values.pop("rows")
+    )
+    made = tuple(Maker(**maker) for maker in values.pop("made"))
+    return Record(**{**values, "caps": tuple(values["caps"])}, made=made, rows=rows)
+
+
+def _run(label: str, columns: Mapping[str, Any], accounting: Accounting) -> RecordedRun:
+    points = zip(*(columns[field.name] for field in fields(Point)), strict=True)
+    return RecordedRun(
+        label,
+        columns["seed"],
+        tuple(Point(*numbers) for numbers in points),
+        Path(columns["run"]),
+        accounting,
+        columns["cap_gib"],
+        columns["stopped_by"],
+    )

@@ -1,0 +1,262 @@
+"""The stacked engine against the reference: whole runs of every method; every round is audited.
+
+On a GPU where there is one, so that kernels and CUDA graphs are what is tested; else on the CPU, by `vmap`.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from feddst.data import Dataset, federate
+from feddst.engines import EngineConfig, ReferenceEngine, make_engine
+from feddst.engines.stacked.engine import StackedEngine
+from feddst.engines.stacked.training import Classroom
+from feddst.errors import AuditError, TrainingError
+from feddst.experiment import RunConfig
+from feddst.experiment.loop import Silent, play
+from feddst.experiment.run import Run
+from feddst.methods import METHODS
+from feddst.models import make_module
+from feddst.options import updated
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+WEIGHTS = 1e-4
+"""How far one engine's weights may be from the other's."""
+
+COUNTED = (
+    "upload_bytes",
+    "upload_mask_bytes",
+    "download_bytes",
+    "download_mask_bytes",
+    "upload_bits",
+    "download_bits",
+    "flops_dense",
+    "flops_sparse",
+    "clients",
+)
+
+SMALL = {
+    "rounds": 3,
+    "cohort.size": 4,
+    "data.clients": 8,
+    "data.partition": "dirichlet",
+    "data.beta": 0.5,
+    "local.epochs": 2,
+    "local.batch": 8,
+    "local.lr": 0.05,
+    "readjust.every": 2,
+    "readjust.alpha": 0.3,
+    "prunefl.every": 2,
+    "prunefl.layer_times": "flops",
+    "eval_every": 2,
+    "lottery.threshold": 0.1,
+}
+
+
+@pytest.fixture(autouse=True)
+def every_round_is_audited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["feddst.experiment.run"], "AUDIT_EVERY", 1)
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    draws = torch.Generator().manual_seed(2)
+    images = torch.randn(260, 1, 8, 8, generator=draws)
+    labels = torch.randint(0, 4, (260,), generator=draws)
+    return Dataset.from_arrays(train=(images[:160], labels[:160]), test=(images[160:], labels[160:]))
+
+
+def chain() -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(1, 3, 3), nn.MaxPool2d(3, 1), nn.ReLU(), nn.Flatten(), nn.Linear(48, 8), nn.ReLU(), nn.Linear(8, 4)
+    )
+
+
+class Branches(nn.Module):
+    """No chain: BatchNorm, a frozen layer, a parameter that nothing depends on, and a sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 3, 3)
+        self.norm = nn.BatchNorm2d(3)
+        self.frozen = nn.Linear(108, 6).requires_grad_(False)
+        self.other = nn.Linear(108, 6)
+        self.unused = nn.Parameter(torch.ones(5, 5))
+        self.head = nn.Linear(6, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.norm(self.conv(x))).flatten(1)
+        scores: Tensor = self.head(torch.tanh(self.frozen(x) + self.other(x)))
+        return scores
+
+
+def runs_of(
+    method: str, data: Dataset, source: Any, options: dict[str, Any], seeds: Sequence[int] = (0, 1)
+) -> list[Run]:
+    known = {**SMALL, **options}
+    kind = METHODS[method]
+    groups = {name.partition(".")[0] for name in kind.__dataclass_fields__}
+    optional = {"readjust", "prunefl", "lottery"}
+    used = {name: value for name, value in known.items() if name.partition(".")[0] not in optional - groups}
+    base = updated(RunConfig(), {"method": method, **used})
+    found = []
+    for seed in seeds:
+        config = updated(base, {"seed": seed})
+        found.append(Run(config, federate(config.data, seed, data), make_module(source, seed)))
+    return found
+
+
+def played(kind: Any, method: str, data: Dataset, source: Any, **options: Any) -> list[Run]:
+    where = {"engine.device": DEVICE, "engine.precision": "float32"} if kind == "stacked" else {}
+    runs = runs_of(method, data, source, {**options, **where, "engine.kind": kind})
+    engine = make_engine(runs[0].config.engine, make_module(source, 0), data)
+    assert isinstance(engine, StackedEngine) == (kind == "stacked")
+    play(runs, engine, Silent())
+    return runs
+
+
+def assert_same_runs(found: Sequence[Run], expected: Sequence[Run]) -> None:
+    for one, other in zip(found, expected, strict=True):
+        for name, mask in other.state.masks.items():
+            assert torch.equal(one.state.masks[name], mask), name
+        for group in ("params", "buffers"):
+            for name, value in getattr(other.state, group).items():
+                assert float((getattr(one.state, group)[name] - value).abs().max()) <= WEIGHTS, name
+        assert one.clients.keys() == other.clients.keys()
+        for mine, its in zip(one.rows, other.rows, strict=True):
+            for name in COUNTED:
+                assert getattr(mine, name) == getattr(its, name), (mine.round, name)
+            assert mine.train_loss == pytest.approx(its.train_loss, abs=1e-4)
+            assert (mine.accuracy is None) == (its.accuracy is None)
+            if its.loss is not None:
+                assert mine.loss == pytest.approx(its.loss, abs=1e-4)
+
+
+def play_beside(method: str, data: Dataset, source: Any = chain, **options: Any) -> None:
+    reference = played("reference", method, data, source, **{"engine.workers": 1, **options})
+    assert_same_runs(played("stacked", method, data, source, **options), reference)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_runs_as_on_the_reference_engine(method: str, data: Dataset) -> None:
+    play_beside(method, data)
+
+
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "stragglers": ("feddst+fedprox", {"cohort.stragglers": 0.5, "local.epochs": 4}),
+    "readjusted in between": ("feddst", {"readjust.after_epoch": 1}),
+    "readjusted by stragglers": (
+        "feddst+fedprox",
+        {"cohort.stragglers": 0.5, "local.epochs": 3, "readjust.after_epoch": 2, "readjust.every": 1},
+    ),
+    "grown at random": ("feddst", {"growth.rule": "random"}),
+    "grown as published": (
+        "feddst",
+        {"growth.grow_from": "any", "growth.images": "last-batch", "growth.weights": "unpruned"},
+    ),
+    "grown by few images": ("feddst", {"growth.max_images": 5}),
+    "fixed order": ("feddst", {"local.order": "fixed", "local.weigh_by": "batches"}),
+    "drawn with replacement": ("feddst", {"cohort.sampling": "with-replacement"}),
+    "a detached proximal term": ("fedprox", {"proximal.gradient": "detached"}),
+    "a few models at a time": ("feddst", {"engine.models": 3}),
+    "bfloat16": ("feddst", {"wire.values": "bfloat16"}),
+    "four bits": ("feddst", {"wire.values": "q4"}),
+    "four bits, with reports": ("prunefl", {"wire.values": "q4"}),
+    "eight bits both ways": ("feddst", {"wire.values": "q8", "wire.download": "q8"}),
+    "bfloat16 down": ("randommask", {"wire.download": "bfloat16"}),
+    "bitmaps": ("feddst", {"wire.mask": "bitmap"}),
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_kind_of_work_is_done_as_the_reference_does_it(variant: str, data: Dataset) -> None:
+    method, options = VARIANTS[variant]
+    play_beside(method, data, **options)
+
+
+def test_deflated_values_are_written_in_every_round(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How many bytes they take depends on their last bits, in which engines differ."""
+    monkeypatch.setattr(sys.modules["feddst.experiment.run"], "AUDIT_EVERY", 50)
+    options = {"wire.packing": "deflate", "wire.values": "q4"}
+    found = played("stacked", "randommask", data, chain, **options)
+    plain = played("stacked", "randommask", data, chain, **{"wire.values": "q4"})
+    expected = played("reference", "randommask", data, chain, **options, **{"engine.workers": 1})
+    for mine, other, its in zip(found, plain, expected, strict=True):
+        assert mine.rows[-1].upload_bytes < other.rows[-1].upload_bytes
+        assert mine.rows[-1].upload_bytes == pytest.approx(its.rows[-1].upload_bytes, rel=0.02)
+
+
+@pytest.mark.parametrize("method", ["fedavgm", "feddst", "lg-fedavg", "prunefl"])
+def test_a_module_that_is_no_chain(method: str, data: Dataset) -> None:
+    play_beside(method, data, Branches, **{"lg.shared_layers": 1} if method == "lg-fedavg" else {})
+
+
+def test_seeds_side_by_side_are_the_same_as_alone(data: Dataset) -> None:
+    together = played("stacked", "feddst", data, chain)
+    for run in together:
+        (alone,) = runs_of("feddst", data, chain, {}, seeds=[run.config.seed])
+        play([alone], make_engine(run.config.engine, make_module(chain, 0), data), Silent())
+        assert_same_runs([alone], [run])
+
+
+def test_what_is_counted_wrongly_is_noticed(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    from feddst.engines.stacked import tally
+
+    monkeypatch.setattr(tally, "payload_size", lambda layout, mask, values: 1 + mask + values)
+    with pytest.raises(AuditError, match=r"client \d+ was counted as"):
+        played("stacked", "feddst", data, chain)
+
+
+def test_what_is_added_up_wrongly_is_noticed(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    from feddst.engines.stacked import tally
+
+    honest = tally.carried
+
+    def tampered(share: Any) -> Any:
+        theta, reports = honest(share)
+        return theta * 1.0001, reports
+
+    monkeypatch.setattr(tally, "carried", tampered)
+    with pytest.raises(AuditError, match="was added up otherwise than it was sent"):
+        played("stacked", "feddst", data, chain)
+
+
+def test_a_client_that_diverges_is_named(data: Dataset) -> None:
+    with pytest.raises(TrainingError, match=r"client \d+ diverged in round 1.*lower local.lr, now 1e\+20"):
+        played("stacked", "feddst", data, chain, **{"local.lr": 1e20})
+
+
+class Sorting(nn.Module):
+    """Looks at its inputs to decide what to do, which no stack of models can."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(64, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.layer(x.flatten(1))
+        return scores if float(scores.sum().detach()) > 0 else scores * 2
+
+
+def test_a_module_that_cannot_be_stacked_is_trained_one_by_one(data: Dataset, caplog: pytest.LogCaptureFixture) -> None:
+    engine = make_engine(EngineConfig("stacked", workers=1), Sorting(), data)
+    assert isinstance(engine, ReferenceEngine)
+    assert "cannot be stacked" in caplog.text
+
+
+def test_the_engine_trains_whole_classrooms(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All clients of all runs at once, where their work is alike."""
+    sizes: list[int] = []
+    honest = Classroom.train
+
+    def counting(self: Classroom, seats: Any) -> Any:
+        sizes.append(len(seats))
+        return honest(self, seats)
+
+    monkeypatch.setattr(Classroom, "train", counting)
+    played("stacked", "feddst", data, chain)
+    assert sizes == [8, 8, 8]

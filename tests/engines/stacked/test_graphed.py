@@ -1,0 +1,113 @@
+"""The kernels' trainer against `vmap`: the same steps, gradients and scores, whoever is awake."""
+
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from feddst.engines.base import Exam
+from feddst.engines.native.chain import read_chain
+from feddst.engines.stacked.flat import Flat
+from feddst.engines.stacked.plan import plan
+from feddst.engines.stacked.seats import Images
+from feddst.engines.stacked.stage import Stage, Trainer
+from feddst.engines.stacked.vmapped import VmapTrainer
+from feddst.protocol import LocalTraining
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+if DEVICE.type == "cpu":
+    os.environ["TRITON_INTERPRET"] = "1"
+
+from feddst.engines.stacked.graphed import GraphTrainer, _enough  # noqa: E402
+
+LOCAL = LocalTraining(batch=8, lr=0.05)
+MODELS = 10
+
+
+@pytest.fixture(scope="module")
+def trainers() -> tuple[Flat, GraphTrainer, VmapTrainer]:
+    torch.manual_seed(0)
+    module = nn.Sequential(
+        nn.Conv2d(1, 2, 3), nn.MaxPool2d(3, 1), nn.ReLU(), nn.Flatten(), nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 3)
+    ).to(DEVICE)
+    images = Images(torch.randn(60, 1, 6, 6, device=DEVICE), torch.randint(0, 3, (60,), device=DEVICE))
+    flat = Flat({name: tuple(value.shape) for name, value in module.named_parameters()})
+    plain = VmapTrainer(module, flat, images)
+    return flat, GraphTrainer(read_chain(module, (1, 6, 6)), flat, images, exact=True, fallback=plain), plain
+
+
+def begun(trainer: Trainer, flat: Flat) -> Stage:
+    stage = trainer.stage(MODELS)
+    draws = torch.Generator().manual_seed(1)
+    for name, view in flat.views(stage.masks).items():
+        mask = torch.rand(view.shape, generator=draws) < 0.7 if name.endswith("weight") else torch.ones(view.shape)
+        view.copy_(mask)
+    for view in flat.views(stage.theta).values():
+        view.copy_(torch.randn(view.shape, generator=draws) * 0.4)
+    stage.theta.mul_(stage.masks)
+    stage.velocity.zero_()
+    stage.received.copy_(stage.theta * 0.9)
+    return stage
+
+
+SEQUENCES = [
+    np.random.default_rng(row).permuted(np.tile(np.arange(row, 12), (2 - row // 5, 1)), axis=1) for row in range(MODELS)
+]
+"""Models with 12, 11, … images, and the later half with one epoch only."""
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.5])
+def test_steps_are_those_of_vmap_though_minibatches_are_filled_up(
+    trainers: tuple[Flat, GraphTrainer, VmapTrainer], mu: float
+) -> None:
+    flat, ours, theirs = trainers
+    steps = plan(SEQUENCES, LOCAL.batch)
+    stages = [begun(ours, flat), begun(theirs, flat)]
+    losses = [one.epochs(stage, steps, LOCAL, mu) for one, stage in zip((ours, theirs), stages, strict=True)]
+    there = torch.from_numpy(steps.lengths > 0)
+    assert float((losses[0] - losses[1]).cpu()[there].abs().max()) < 1e-5
+    for rows in ("theta", "velocity"):
+        assert float((getattr(stages[0], rows) - getattr(stages[1], rows)).abs().max()) < 1e-5
+
+
+@pytest.mark.parametrize("temperature", [1.0, 7.0])
+def test_mean_gradients_are_those_of_vmap(trainers: tuple[Flat, GraphTrainer, VmapTrainer], temperature: float) -> None:
+    flat, ours, theirs = trainers
+    chosen = [np.arange(1 + 8 * row) % 60 for row in range(MODELS)]  # up to 73: more than one pass
+    found = ours.mean_gradient(begun(ours, flat), chosen, temperature)
+    expected = theirs.mean_gradient(begun(theirs, flat), chosen, temperature)
+    assert float((found - expected).abs().max()) < 1e-5
+
+
+def test_scores_are_the_modules(trainers: tuple[Flat, GraphTrainer, VmapTrainer]) -> None:
+    flat, ours, theirs = trainers
+    stage = begun(theirs, flat)
+    exams = [Exam({name: value[row].clone() for name, value in flat.views(stage.theta).items()}) for row in range(3)]
+    inputs, images = torch.randn(20, 1, 6, 6, device=DEVICE), torch.arange(3, 16, device=DEVICE)
+    scores = ours.scores(exams, inputs, images)
+    assert scores.shape == (3, 13, 3)
+    for exam, found in zip(exams, scores, strict=True):
+        expected = torch.func.functional_call(theirs._module, dict(exam.params), (inputs[images],))
+        assert float((found - expected).detach().abs().max()) < 1e-5
+
+
+def test_only_as_many_models_step_as_hold_all_that_are_awake() -> None:
+    awake = np.array([3, 0, 3, *[0] * 197])
+    assert _enough(awake, 200) == 7
+    assert _enough(np.ones(200, dtype=np.int64), 200) == 200
+    assert _enough(np.array([1] * 100 + [0] * 100), 200) == 100
+    assert _enough(np.array([1] * 101 + [0] * 99), 200) == 200
+
+
+def test_a_recipe_is_recorded_once(trainers: tuple[Flat, GraphTrainer, VmapTrainer]) -> None:
+    flat, ours, _ = trainers
+    stage = begun(ours, flat)
+    sequences = [np.arange(8)[None]] * MODELS
+    for local in (LOCAL, LOCAL, replace(LOCAL, lr=0.1)):
+        ours.epochs(stage, plan(sequences, 8), local, 0.0)
+    recipes = [recipe for models, recipe in ours._steps if models == MODELS and recipe.mu == 0 and recipe.images == 8]
+    assert len({(recipe.models, recipe.lr) for recipe in recipes}) == len(recipes)
+    assert {recipe.lr for recipe in recipes} == {0.05, 0.1}
