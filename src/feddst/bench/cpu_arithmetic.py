@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import torch
 
+from feddst.bench.arithmetic import image_flops
 from feddst.bench.cpu_jobs import CpuJob
 from feddst.bench.timing import one_thread
-from feddst.models import multiply_adds, training_flops
 
 SIZE = 1024
 """Rows and columns of the matrices."""
@@ -38,15 +38,8 @@ class Gemm:
 
 
 def round_flops(job: CpuJob, densities: Mapping[str, float]) -> int:
-    """FLOPs of a round's convolutions and linear layers in forward and backward passes, each layer at its density.
-
-    Two for each multiply-add: of the output, of the weights' gradient and, but for the first layer, whose input nobody
-    differentiates, of the input's gradient.
-    """
-    counts = multiply_adds(job.module, job.example)
-    first = next(iter(counts))  # layers are counted as images pass through them
-    needless = 2 * counts[first] * densities.get(first, 1.0)
-    return job.passes * (training_flops(counts, densities) - round(needless))
+    """FLOPs of a round's convolutions and linear layers, each at its density; see `image_flops`."""
+    return job.passes * image_flops(job.module, job.example, densities)
 
 
 def gemm_rates(threads: int) -> tuple[float, float]:

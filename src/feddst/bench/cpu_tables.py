@@ -10,6 +10,7 @@ from feddst.bench.cpu_kernels import BATCHES, CrossingRow, KernelRow
 from feddst.bench.cpu_rounds import RoundRow
 from feddst.bench.cpu_targets import verdicts
 from feddst.bench.tables import Table, paragraphs
+from feddst.bench.targets import target_table
 from feddst.bench.timing import Timing
 from feddst.experiment.wording import counted, percent
 
@@ -35,14 +36,12 @@ def markdown(record: CpuRecord, about: dict[str, Any]) -> str:
 
 
 def _targets(record: CpuRecord) -> Table:
-    words = {True: "met", False: "not met", None: "not measured"}
-    rows = [(v.job, v.target, words[v.met], v.found) for v in verdicts(record)]
     caption = (
         f"What the native engine was designed for. Speeds are those of a run in which one round in {INTERVAL} "
         "readjusts masks; found: how many times as fast, then our seconds a round and PyTorch's. Steps are those of "
         "ordinary rounds; found: their seconds at each S."
     )
-    return Table("Targets", caption, [("job", "target", "", "found"), *rows], numbers=False)
+    return target_table(caption, verdicts(record))
 
 
 def _rounds(record: CpuRecord) -> Table:

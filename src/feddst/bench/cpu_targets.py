@@ -1,12 +1,12 @@
 """What the native engine was designed for, and whether it is so."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 
 from feddst.bench.cpu import CpuRecord
 from feddst.bench.cpu_jobs import Case
 from feddst.bench.cpu_rounds import RoundRow
+from feddst.bench.targets import Verdict
 
 SPEEDUPS = (
     (Case(0.8, "erk"), 12, ""),
@@ -15,16 +15,6 @@ SPEEDUPS = (
     (Case(0.0), 2, ""),
 )
 """A network, how many times as fast as PyTorch its rounds are to be, and what kind of target that is."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Whether a job meets a target, None if that was not measured, and by which numbers."""
-
-    job: str
-    target: str
-    met: bool | None
-    found: str
 
 
 def verdicts(record: CpuRecord) -> list[Verdict]:

@@ -11,6 +11,7 @@ from feddst import __version__
 from feddst.cli.arguments import Arguments, parse
 from feddst.cli.bench import WireBenchArguments, wire_command
 from feddst.cli.bench_cpu import CpuBenchArguments, cpu_command
+from feddst.cli.bench_gpu import GpuBenchArguments, gpu_command
 from feddst.cli.bench_peers import PeersBenchArguments, peers_command
 from feddst.cli.compare import compare_command
 from feddst.cli.data import ShowArguments, show_command
@@ -91,6 +92,12 @@ COMMANDS = {
         "measure rounds on this machine's CPU, beside PyTorch and what arithmetic allows",
         lambda: options_of(CpuBenchArguments),
         cpu_command,
+    ),
+    "bench gpu": Command(
+        "bench gpu [--models M] [--images A,B,…] [--against X,Y,…] [--out FILE] [--markdown FILE] [options]",
+        "measure training steps on this machine's GPU, beside PyTorch and what the chip's products reach",
+        lambda: options_of(GpuBenchArguments),
+        gpu_command,
     ),
 }
 

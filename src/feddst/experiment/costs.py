@@ -52,6 +52,7 @@ class Ledger:
     flops_sparse: int = 0
     mask_travels_down: bool = True
     unsettled: dict[str, dict[int, int]] = field(default_factory=lambda: {"upload": {}, "download": {}})
+    _priced: tuple[object, tuple[int, int, int]] = (None, (0, 0, 0))
 
     def upload_price(self, sent: Reference, work: ClientWork, own: Mapping[str, int] | None) -> int:
         """The bits of an update; `own` is how many weights the client's masks keep, if it sends some of its own."""
@@ -86,13 +87,19 @@ class Ledger:
 
         A readjustment or a report adds a gradient that is dense in the weights alone.
         """
-        densities = {name: count / self.layers[name] for name, count in active.items()}
+        key = tuple(active.items())
+        if key != self._priced[0]:
+            self._priced = (key, self._flops({name: count / self.layers[name] for name, count in active.items()}))
+        dense, sparse, mixed = self._priced[1]
         passes = images * work.local.epochs if work.train else 0
-        self.flops_dense += passes * training_flops(self.multiply_adds, {})
-        self.flops_sparse += passes * training_flops(self.multiply_adds, densities)
-        if seen := _images_differentiated(work, images):
-            mixed = {name: (2 * densities.get(name, 1.0) + 1) / 3 for name in self.multiply_adds}
-            self.flops_sparse += seen * training_flops(self.multiply_adds, mixed)
+        self.flops_dense += passes * dense
+        self.flops_sparse += passes * sparse + _images_differentiated(work, images) * mixed
+
+    def _flops(self, densities: Mapping[str, float]) -> tuple[int, int, int]:
+        """For an image: a dense training pass, one with these densities, and one with a dense gradient of weights."""
+        mixed = {name: (2 * densities.get(name, 1.0) + 1) / 3 for name in self.multiply_adds}
+        counts = self.multiply_adds
+        return training_flops(counts, {}), training_flops(counts, densities), training_flops(counts, mixed)
 
     def close_round(self, *, mask_moved: bool, scheduled_evaluation: bool) -> None:
         """The round is over."""

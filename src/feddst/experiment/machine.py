@@ -1,5 +1,6 @@
 """Where and from what a record was made."""
 
+import os
 import platform
 import subprocess
 import zlib
@@ -33,7 +34,12 @@ def device(config: EngineConfig) -> str:
 
 
 def commit() -> str:
-    """The commit of this package, with `+changes` if it was edited since; empty where it is not a git checkout."""
+    """The commit of this package, with `+changes` if it was edited since; empty where it is not a git checkout.
+
+    A copy of a checkout without its history can be told by the variable FEDDST_COMMIT.
+    """
+    if told := os.environ.get("FEDDST_COMMIT"):
+        return told
     if _git("ls-files", "__init__.py"):
         return _git("rev-parse", "HEAD") + ("+changes" if _git("status", "--porcelain", "--", ".") else "")
     return ""

@@ -401,7 +401,9 @@ class Run:
         return "cap" if cap and self._uploaded() + self._next_upload() > cap else ""
 
     def _row(self, scores: Scores, ended: OpenRound) -> Row:
-        active, size = count_active(self.state.masks), sum(self._prunable.values())
+        facts, masks = self._facts, self.state.masks
+        active = facts.active if facts is not None and facts.masks is masks else count_active(masks)
+        size = sum(self._prunable.values())
         return Row(
             round=ended.number,
             accuracy=scores.accuracy,
@@ -431,7 +433,7 @@ def _movement(before: Masks, after: Masks) -> tuple[int, int]:
     """How many weights entered the mask, and how many left it."""
     if before is after:
         return 0, 0
-    common = [name for name in after if name in before]
+    common = [name for name in after if name in before and after[name] is not before[name]]
     entered = count_each(after[name] & ~before[name] for name in common)
     left = count_each(before[name] & ~after[name] for name in common)
     return sum(entered), sum(left)

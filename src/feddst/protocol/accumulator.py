@@ -106,6 +106,7 @@ class SparseSum:
         self._wholes: dict[Key, Whole] = {}
         self._bound = 0
         self._wide = False
+        self._own_masks = False
         self.weight = 0
         self.updates = 0
 
@@ -131,11 +132,19 @@ class SparseSum:
         coarse, fine = sum_in_parts(stack.values, stack.weights, wide=self._wide)
         everybody = stack.weights.sum()
         held = None if stack.held is None else (stack.weights[:, None] * stack.held).sum(0)
+        self._own_masks |= held is not None
         for key, place in stack.places.items():
             self._kinds.setdefault(key, Kind(place.shape, place.dtype, place.masked))
             at = slice(place.start, place.start + place.shape.numel())
-            weights = held[at] if held is not None and place.masked else everybody.expand(place.shape.numel())
-            self._whole(key, coarse.device).merge(Whole(ExactSum.of((coarse[at], fine[at])), weights))
+            if held is not None and place.masked:
+                weights = held[at]
+            else:
+                weights = everybody * (self._masks[key[1]].reshape(-1) if place.masked else torch.ones_like(fine[at]))
+            whole = Whole(ExactSum.of((coarse[at], fine[at])), weights.to(torch.int64))
+            if key in self._wholes:
+                self._wholes[key].merge(whole)
+            else:
+                self._wholes[key] = whole
         self.weight += int(everybody) if updates else 0
 
     def merge(self, other: "SparseSum") -> None:
@@ -147,6 +156,7 @@ class SparseSum:
             self._row(form, row.total.device).merge(row)
         for key, whole in other._wholes.items():
             self._whole(key, whole.total.device).merge(whole)
+        self._own_masks |= other._own_masks
         self.weight += other.weight
 
     def mean(self, group: str = "params", *, otherwise: Tensors | None = None) -> dict[str, Tensor]:
@@ -198,6 +208,7 @@ class SparseSum:
             self._kinds.setdefault(key, Kind(masks[key[1]].shape if masked else shape, dtype, masked))
 
     def _add_wholes(self, form: Form, parts: Parts, weight: int, masks: Masks) -> None:
+        self._own_masks = True
         self._note(form, masks)
         sizes = [shape.numel() for _, shape, _ in form]
         pieces = zip(*(part.split_with_sizes(sizes) for part in parts), strict=True)
@@ -217,7 +228,7 @@ class SparseSum:
         return torch.where((whole.weights > 0).reshape(kind.shape), mean, otherwise.to(kind.dtype))
 
     def _held(self, key: Key) -> Tensor:
-        if key not in self._wholes:
+        if not self._own_masks:
             return self._masks[key[1]]
         return (self._everything(key).weights > 0).reshape(self._kinds[key].shape)
 

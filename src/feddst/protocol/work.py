@@ -115,4 +115,8 @@ class ClientWork:
 
     def shortened(self, epochs: int) -> "ClientWork":
         """The same work cut to fewer epochs, as a straggler does it."""
-        return replace(self, local=replace(self.local, epochs=min(epochs, self.local.epochs)))
+        return self.lasting(min(epochs, self.local.epochs))
+
+    def lasting(self, epochs: int) -> "ClientWork":
+        """The same work for so many epochs."""
+        return replace(self, local=replace(self.local, epochs=epochs))

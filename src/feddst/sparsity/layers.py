@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from feddst.protocol.tensors import Masks, Tensors, count_kept
+from feddst.protocol.tensors import Masks, Tensors, count_each
 from feddst.sparsity.masks import keep_largest
 
 
@@ -18,12 +18,10 @@ def prune_within(params: Tensors, budgets: Mapping[str, int], *, among: Masks, h
 
     Among equals, those that were `held` before come first.
     """
+    counts = dict(zip(budgets, count_each(among[name] for name in budgets), strict=True))
     return {
-        name: keep_largest(
-            params[name][None],
-            min(budget, count_kept(among[name])),
-            among=among[name][None],
-            held=held[name][None],
-        )[0]
+        name: among[name]
+        if counts[name] <= budget
+        else keep_largest(params[name][None], budget, among=among[name][None], held=held[name][None])[0]
         for name, budget in budgets.items()
     }

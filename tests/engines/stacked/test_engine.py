@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from feddst.data import Dataset, federate
 from feddst.engines import EngineConfig, ReferenceEngine, make_engine
+from feddst.engines.stacked.carriage import carried
 from feddst.engines.stacked.engine import StackedEngine
 from feddst.engines.stacked.training import Classroom
 from feddst.errors import AuditError, TrainingError
@@ -204,23 +205,18 @@ def test_seeds_side_by_side_are_the_same_as_alone(data: Dataset) -> None:
 
 
 def test_what_is_counted_wrongly_is_noticed(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    from feddst.engines.stacked import tally
-
-    monkeypatch.setattr(tally, "payload_size", lambda layout, mask, values: 1 + mask + values)
+    wrong = "feddst.engines.stacked.tally.payload_size"
+    monkeypatch.setattr(wrong, lambda layout, mask, values: 1 + mask + values)
     with pytest.raises(AuditError, match=r"client \d+ was counted as"):
         played("stacked", "feddst", data, chain)
 
 
 def test_what_is_added_up_wrongly_is_noticed(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    from feddst.engines.stacked import tally
-
-    honest = tally.carried
-
     def tampered(share: Any) -> Any:
-        theta, reports = honest(share)
+        theta, reports = carried(share)
         return theta * 1.0001, reports
 
-    monkeypatch.setattr(tally, "carried", tampered)
+    monkeypatch.setattr("feddst.engines.stacked.tally.carried", tampered)
     with pytest.raises(AuditError, match="was added up otherwise than it was sent"):
         played("stacked", "feddst", data, chain)
 

@@ -60,7 +60,7 @@ class ChainGradients:
         sizes = [Planes(*chain.shape), *(layer.result for layer in self._layers)]
         self._given = [self._batch.room(planes) for planes in sizes]
         self._slopes = self._make_slopes()
-        linear = [layer for layer in self._layers if isinstance(layer, Linear)]
+        linear = [layer for layer in self._layers if isinstance(layer, Linear) and not exact]
         self._largest = max(linear, key=lambda layer: layer.stop - layer.weight, default=None)
 
     def __call__(
@@ -95,8 +95,8 @@ class ChainGradients:
     ) -> None:
         """The gradients and then one SGD step with them.
 
-        The largest linear layer makes its step while its gradient is computed, which spares most of the memory
-        traffic of a step on its own; `into` is left without that layer's gradient.
+        Unless exact, the largest linear layer makes its step while its gradient is computed, which spares memory
+        traffic (in float32, a product and a step at once need too many registers); `into` is left without its gradient.
         """
         self._lose(theta, inputs, labels, index, share, losses)
         for i in reversed(range(self._first, len(self._layers))):

@@ -1,5 +1,6 @@
 """The stacked engine: all clients of all runs side by side on one device."""
 
+import copy
 import logging
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -46,7 +47,7 @@ class StackedEngine:
         graphs = _graphs(module, self._flat, images, trainer, exact) if device.type == "cuda" else None
         self._classroom = Classroom(module, self._flat, images, graphs or trainer)
         self._exams = ExamRoom(module, dataset, device, graphs)
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
         if self._stream is not None:
             torch.cuda.synchronize(device)
 
@@ -79,7 +80,7 @@ def _graphs(module: nn.Module, flat: Flat, images: Images, fallback: Trainer, ex
     try:
         from feddst.engines.stacked.graphed import GraphTrainer  # needs Triton, which is where CUDA is
 
-        chain = read_chain(module, tuple(images.inputs.shape[1:]))
+        chain = read_chain(copy.deepcopy(module).cpu(), tuple(images.inputs.shape[1:]))
         return GraphTrainer(chain, flat, images, exact=exact, fallback=fallback)
     except (UnsupportedModelError, ImportError) as reason:
         log.warning("training with torch.func instead of compiled kernels: %s", reason)

@@ -1,13 +1,13 @@
 """Clients side by side: who sits where, and what they learn from."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from torch import Tensor
 
 from feddst.engines.base import Cohort
-from feddst.protocol import Broadcast, ClientState, ClientWork, LocalTraining, Tensors
+from feddst.protocol import Broadcast, ClientState, ClientWork, Tensors
 from feddst.protocol.minibatches import Indices, cuts, orders
 
 
@@ -72,10 +72,9 @@ def alike(seats: Sequence[Seat], most: int) -> list[list[Seat]]:
     """
     kinds: list[tuple[ClientWork, list[Seat]]] = []
     for seat in seats:
-        kind = replace(seat.work, local=_endless(seat.work.local))
-        known = next((members for work, members in kinds if work == kind), None)
+        known = next((members for work, members in kinds if _alike(work, seat.work)), None)
         if known is None:
-            kinds.append((kind, [seat]))
+            kinds.append((seat.work, [seat]))
         else:
             known.append(seat)
     together: list[list[Seat]] = []
@@ -85,8 +84,8 @@ def alike(seats: Sequence[Seat], most: int) -> list[list[Seat]]:
     return together
 
 
-def _endless(local: LocalTraining) -> LocalTraining:
-    return replace(local, epochs=1)
+def _alike(work: ClientWork, other: ClientWork) -> bool:
+    return work == other or work.lasting(other.local.epochs) == other
 
 
 def _steps(seat: Seat) -> int:

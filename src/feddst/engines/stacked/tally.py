@@ -1,6 +1,6 @@
 """What stacked clients send, added up where it was made; its bytes are counted, and now and then written as well."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -30,15 +30,24 @@ class Share:
     rows: Sequence[int]
     flat: Flat
 
-    @property
+    @cached_property
     def seats(self) -> list[Seat]:
         """Whose they are."""
         return [self.trained.seats[row] for row in self.rows]
 
-    @property
+    @cached_property
     def layout(self) -> Layout:
         """What each of them sends."""
         return self.cohort.reference.answer_layout(self.seats[0].work)
+
+    @cached_property
+    def value_bytes(self) -> int:
+        """How many bytes the values of one who holds the broadcast's masks take."""
+        return self.bytes_of(self.cohort.reference.active)
+
+    def bytes_of(self, active: Mapping[str, int]) -> int:
+        """How many bytes values take, with so many active weights in masked layers."""
+        return codec_named(self.cohort.wire.values, "wire.values").size(counts_of(self.layout, active))
 
     def of(self, values: Tensor) -> Tensor:
         """Their rows of a tensor [M, …]."""
@@ -98,11 +107,13 @@ def _stacks(share: Share) -> list[Stack]:
         place = Place(flat.starts[field.name], torch.Size(field.shape), field.dtype, field.name in sparse)
         named[field.group, field.name] = place if field.group == "params" else _dense(place)
     groups = {"params": theta, **reports}
+    own_masks = any(share.trained.changed[row] for row in share.rows)
     stacks = []
     for group, values in groups.items():
         places = {key: place for key, place in named.items() if key[0] == group}
         if places:
-            stacks.append(Stack(values, weights, places, share.of(stage.masks)))
+            held = share.of(stage.masks) if own_masks and group == "params" else None
+            stacks.append(Stack(values, weights, places, held))
     for field in layout.buffers:
         values = share.of(stage.buffers[field.name]).reshape(len(share.rows), -1).double()
         key = (field.group, field.name)
@@ -121,14 +132,13 @@ def _dense(place: Place) -> Place:
 
 
 def _receipt(share: Share, row: int) -> Receipt:
-    trained, cohort, layout = share.trained, share.cohort, share.layout
+    trained, layout = share.trained, share.layout
     seat, mask_bytes, own = trained.seats[row], 0, None
     masks = share.masks(row) if trained.changed[row] or seat.work.ticket is not None else {}
     if trained.changed[row]:
         own = count_active(masks)
         mask_bytes = len(_mask_section(share, masks))
-    counts = counts_of(layout, cohort.reference.active if own is None else own)
-    values = codec_named(cohort.wire.values, "wire.values").size(counts)
+    values = share.value_bytes if own is None else share.bytes_of(own)
     size = payload_size(layout, mask_bytes, values)
     return Receipt(size, mask_bytes, _weight(seat), trained.losses[row], _state(share, row, masks), own)
 
@@ -143,6 +153,8 @@ def _mask_section(share: Share, masks: Masks) -> bytes:
 def _state(share: Share, row: int, masks: Masks) -> ClientState:
     """What a client keeps."""
     seat, stage = share.trained.seats[row], share.trained.stage
+    if not seat.work.keep and seat.work.ticket is None:
+        return seat.state
     own = {name: share.flat.view(stage.theta[row : row + 1], name)[0].cpu().clone() for name in seat.work.keep}
     ticket = kept_masks(masks) if seat.work.ticket is not None else {}
     return ClientState({**seat.state.tensors, **own, **ticket})

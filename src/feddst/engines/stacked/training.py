@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -85,9 +86,10 @@ class Classroom:
             return [[] for _ in seats]
         losses = self._trainer.epochs(stage, steps, local, mu).double().cpu().numpy()
         found = epoch_losses(losses, steps.lengths, sequences)
-        for seat, each in zip(seats, found, strict=True):
-            for epoch, loss in enumerate(each, done + 1):
-                refuse_diverged(loss, epoch, seat.client, seat.broadcast.round, local.lr)
+        if not np.isfinite(losses).all():
+            for seat, each in zip(seats, found, strict=True):
+                for epoch, loss in enumerate(each, done + 1):
+                    refuse_diverged(loss, epoch, seat.client, seat.broadcast.round, local.lr)
         return found
 
     def _readjust(

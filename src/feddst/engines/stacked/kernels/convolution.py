@@ -10,8 +10,10 @@ from feddst.engines.stacked.kernels.grouping import Grouping, Tile, covering
 _EXPANDED = (16, 128)
 _FOLDED = 256
 _MOST_PIECES = 8
+"""Of the pixels, when weights' slopes are summed: enough to keep the device busy, few enough to sum after."""
 _LEAST_STEPS = 32
-_PIECE = 64
+_TAPS = 64
+"""Taps come in as many when weights' slopes are summed."""
 
 
 class Convolution:
@@ -131,7 +133,7 @@ class Weighing:
 
     def __init__(self, layer: Convolution) -> None:
         self.layer, batch = layer, layer.batch
-        self.grouping = Grouping.best(layer.source.channels, layer.result, layer.window, piece=_PIECE)
+        self.grouping = Grouping.best(layer.source.channels, layer.result, layer.window, piece=_TAPS)
         self.tile = _weighing_tile(self.grouping, batch)
         self.columns = ceiling(self.grouping.taps + 1, self.tile.block) * self.tile.block
         steps = ceiling(self.grouping.groups(layer.result) * batch.images, self.tile.depth)
