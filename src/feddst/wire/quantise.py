@@ -69,7 +69,9 @@ class Quantiser(ValueCodec):
         shape = tuple(blocks.shape[1:])
         uniform = torch.from_numpy(np.stack([draw.random(shape, dtype=np.float32) for draw in draws]))
         levels = round_stochastically(blocks, scales, uniform.to(blocks.device), self.top)
-        return _parts_of(levels.mul_((scales / self.top)[..., None]), [value.shape[-1] for value in tensors])
+        # By a tensor: by a number, CUDA multiplies with its inverse, and decodes other bits than a CPU.
+        steps = scales / scales.new_tensor(self.top)
+        return _parts_of(levels.mul_(steps[..., None]), [value.shape[-1] for value in tensors])
 
     def expected_squared_error(self, tensors: Sequence[Tensor]) -> float:
         """The mean over all values of the squared error to expect."""

@@ -3,33 +3,25 @@
 import logging
 import math
 import shlex
-import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from feddst import __version__
-from feddst.data import Dataset, Federation, federate, load
-from feddst.engines import make_engine
+from feddst.data import Dataset, load
 from feddst.errors import CheckpointError, DataError, TrainingError
-from feddst.experiment.config import RunConfig
-from feddst.experiment.loop import play
 from feddst.experiment.machine import commit, device
 from feddst.experiment.reproduce.config import ReproduceConfig
 from feddst.experiment.reproduce.figures import draw_figures
 from feddst.experiment.reproduce.plan import PlannedRow, plan
+from feddst.experiment.reproduce.playing import play_rows
 from feddst.experiment.reproduce.progress import Overall, Overseer, ProgressLines
 from feddst.experiment.reproduce.record import Maker, Record, earlier, recorded_row, save_record, shared_config
 from feddst.experiment.reproduce.table import TABLE, markdown
-from feddst.experiment.run import Run
-from feddst.experiment.session import open_run
 from feddst.experiment.storage import write_atomically
 from feddst.options import as_words, flatten
 
@@ -64,7 +56,7 @@ def reproduce(
         dataset = _load(config, rows) if data is None else data
         record = _begun(record, config, path)
         overall = Overall(rows, overseer or ProgressLines(), _deadline(config.minutes))
-        failure = _Player(dataset, overall).play(rows, config.at_once)
+        failure = play_rows([row for row in rows if row.unfinished], dataset, overall, config.at_once)
     record = replace(record, **_found(config, rows, changes))
     write_reports(record, path)
     if failure is not None:
@@ -89,55 +81,6 @@ def command(config: ReproduceConfig) -> str:
     changed = {name: value for name, value in flatten(config).items() if value != usual[name]}
     words = {name: value for name, value in changed.items() if name not in _EACH_CALL}
     return shlex.join(["feddst", "reproduce", config.target, *as_words(words)])
-
-
-class _Player:
-    """Plays rows; what they share, it makes once."""
-
-    def __init__(self, dataset: Dataset, overall: Overall) -> None:
-        self._dataset = dataset
-        self._overall = overall
-        self._federations: dict[int, Federation] = {}
-        self._lock = threading.Lock()
-
-    def play(self, rows: Sequence[PlannedRow], at_once: int) -> TrainingError | None:
-        """Play all that is unfinished; rows that cannot go on do not stop the others. Returns the first failure."""
-        waiting = [row for row in rows if row.unfinished]
-        if at_once == 1:
-            failures = [self._play_row(row) for row in waiting]
-        else:
-            with ThreadPoolExecutor(min(at_once, len(waiting))) as pool:
-                failures = list(pool.map(self._play_row, waiting))
-        return next((failure for failure in failures if failure is not None), None)
-
-    def _play_row(self, row: PlannedRow) -> TrainingError | None:
-        if self._overall.stop():
-            return None
-        try:
-            runs, module = self._open(row)
-            with closing(make_engine(runs[0].config.engine, module, self._dataset)) as engine:
-                play(runs, engine, self._overall.watcher(row))
-        except TrainingError as error:
-            return TrainingError(f"{row.row.title}: {error}")
-        except BaseException:
-            self._overall.give_up()
-            raise
-        return None
-
-    def _open(self, row: PlannedRow) -> tuple[list[Run], nn.Module]:
-        """A row's runs, ready to go on, and their network. One row at a time, since PyTorch has one generator."""
-        with self._lock:
-            opened = [
-                open_run(run.config, self._federation(run.config), None, run.directory, run.standing == "resumed")
-                for run in row.unfinished
-            ]
-        return [run for run, _ in opened], opened[0][1]
-
-    def _federation(self, config: RunConfig) -> Federation:
-        """The clients of a seed, the same for all rows."""
-        if config.seed not in self._federations:
-            self._federations[config.seed] = federate(config.data, config.seed, self._dataset)
-        return self._federations[config.seed]
 
 
 def _described(config: ReproduceConfig, data: Dataset | None, changes: Mapping[str, Any]) -> str:

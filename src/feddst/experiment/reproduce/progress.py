@@ -74,11 +74,35 @@ class ProgressLines:
         return False
 
 
+@dataclass(frozen=True)
+class News:
+    """A run has finished a round: which one, the share of it that is done, and its accuracy if it was evaluated."""
+
+    row: str
+    seed: int
+    share: float
+    round: int
+    accuracy: float | None
+
+
+class Listener(Protocol):
+    """What rows report to, and ask whether to go on."""
+
+    def add(self, news: News) -> None:
+        """A run has finished a round."""
+        ...
+
+    def stop(self) -> bool:
+        """Whether to leave off."""
+        ...
+
+
 class Overall:
     """Adds up what the rows tell, which may come from several threads, and passes it on."""
 
     def __init__(self, rows: Sequence[PlannedRow], overseer: Overseer, deadline: float) -> None:
         self._rows = [row for row in rows if row.wanted]
+        self._titles = {row.row.name: row.row.title for row in self._rows}
         self._overseer = overseer
         self._deadline = deadline
         self._lock = threading.Lock()
@@ -88,38 +112,22 @@ class Overall:
         for row in self._rows:
             for run in row.runs:
                 self._enter((row.row.name, run.seed), run)
-        self._given_up = False
         self._gained = 0.0
-        self._began: float | None = None
+        self._began = time.monotonic()
 
-    def watcher(self, row: PlannedRow) -> "RowWatcher":
-        """What looks on while a row is played."""
-        return RowWatcher(row, self)
-
-    def began(self) -> None:
-        """A row is about to be played."""
+    def add(self, news: News) -> None:
         with self._lock:
-            self._began = self._began or time.monotonic()
-
-    def add(self, row: PlannedRow, run: Run, pace: Pace, last: Row) -> None:
-        """A run has finished a round."""
-        with self._lock:
-            key = row.row.name, run.config.seed
-            share = 1.0 if run.stopped_by else pace.done(last)
-            self._gained += max(0.0, share - self._done[key])
-            self._done[key], self._rounds[key] = share, last.round
-            if last.accuracy is not None:
-                self._scores[key] = last.accuracy
-            self._overseer.show(self._overview(row, last.round))
+            key = news.row, news.seed
+            self._gained += max(0.0, news.share - self._done[key])
+            self._done[key], self._rounds[key] = news.share, news.round
+            if news.accuracy is not None:
+                self._scores[key] = news.accuracy
+            self._overseer.show(self._overview(news))
 
     def stop(self) -> bool:
         """Whether to leave off: the time is over, or somebody asks."""
         with self._lock:
-            return self._given_up or time.monotonic() >= self._deadline or self._overseer.stop()
-
-    def give_up(self) -> None:
-        """Something went wrong that concerns all rows: let them leave off."""
-        self._given_up = True
+            return time.monotonic() >= self._deadline or self._overseer.stop()
 
     def _enter(self, key: tuple[str, int], run: PlannedRun) -> None:
         rows = run.directory.rows() if run.standing != "new" else []
@@ -127,17 +135,17 @@ class Overall:
         self._done[key] = 1.0 if run.standing == "finished" else share
         self._rounds[key] = rows[-1].round if rows else 0
 
-    def _overview(self, row: PlannedRow, round: int) -> Overview:
+    def _overview(self, news: News) -> Overview:
         done = mean(self._done.values())
-        gained, elapsed = self._gained / len(self._done), time.monotonic() - (self._began or time.monotonic())
-        scores = [score for (name, _), score in self._scores.items() if name == row.row.name]
+        gained, elapsed = self._gained / len(self._done), time.monotonic() - self._began
+        scores = [score for (name, _), score in self._scores.items() if name == news.row]
         return Overview(
             done,
             sum(all(self._done[each.row.name, run.seed] == 1 for run in each.runs) for each in self._rows),
             len(self._rows),
             sum(self._rounds.values()),
-            row.row.title,
-            round,
+            self._titles[news.row],
+            news.round,
             mean(scores) if scores else None,
             elapsed * (1 - done) / gained if gained > 0 else None,
         )
@@ -146,17 +154,17 @@ class Overall:
 class RowWatcher:
     """Follows the runs of one row through the round loop."""
 
-    def __init__(self, row: PlannedRow, overall: Overall) -> None:
-        self._row = row
-        self._overall = overall
+    def __init__(self, row: PlannedRow, listener: Listener) -> None:
+        self._name = row.row.name
+        self._listener = listener
         self._paces: dict[int, Pace] = {}
 
     def started(self, runs: Sequence[Run]) -> None:
         self._paces = {id(run): Pace(run.config) for run in runs}
-        self._overall.began()
 
     def row(self, run: Run, row: Row) -> None:
-        self._overall.add(self._row, run, self._paces[id(run)], row)
+        share = 1.0 if run.stopped_by else self._paces[id(run)].done(row)
+        self._listener.add(News(self._name, run.config.seed, share, row.round, row.accuracy))
 
     def stop(self) -> bool:
-        return self._overall.stop()
+        return self._listener.stop()

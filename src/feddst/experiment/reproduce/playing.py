@@ -1,0 +1,139 @@
+"""Playing rows: one after another, or several at once in processes of their own."""
+
+import signal
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import closing
+from multiprocessing import get_context
+from multiprocessing.synchronize import Event
+from queue import Empty
+from typing import TYPE_CHECKING
+
+from torch import nn
+
+from feddst.data import Dataset, Federation, federate
+from feddst.engines import make_engine
+from feddst.errors import TrainingError
+from feddst.experiment.config import RunConfig
+from feddst.experiment.loop import play
+from feddst.experiment.reproduce.plan import PlannedRow
+from feddst.experiment.reproduce.progress import Listener, News, RowWatcher
+from feddst.experiment.run import Run
+from feddst.experiment.session import open_run
+
+if TYPE_CHECKING:
+    from multiprocessing.queues import Queue
+
+PATIENCE = 0.1
+"""Seconds between two looks at what the processes tell."""
+
+
+def play_rows(rows: Sequence[PlannedRow], dataset: Dataset, listener: Listener, at_once: int) -> TrainingError | None:
+    """Play rows as far as the listener lets them; one that cannot go on does not stop the others.
+
+    Returns the first failure.
+    """
+    if min(at_once, len(rows)) == 1:
+        player = Player(dataset, listener)
+        failures = [player.play(row) for row in rows]
+    else:
+        failures = _in_processes(rows, dataset, listener, min(at_once, len(rows)))
+    return next((failure for failure in failures if failure is not None), None)
+
+
+class Player:
+    """Plays one row after another; the clients of a seed are the same in all of them, and made once."""
+
+    def __init__(self, dataset: Dataset, listener: Listener) -> None:
+        self._dataset = dataset
+        self._listener = listener
+        self._federations: dict[int, Federation] = {}
+
+    def play(self, row: PlannedRow) -> TrainingError | None:
+        """All seeds of a row side by side; returns what keeps it from going on."""
+        if self._listener.stop():
+            return None
+        try:
+            runs, module = self._open(row)
+            with closing(make_engine(runs[0].config.engine, module, self._dataset)) as engine:
+                play(runs, engine, RowWatcher(row, self._listener))
+        except TrainingError as error:
+            return TrainingError(f"{row.row.title}: {error}")
+        return None
+
+    def _open(self, row: PlannedRow) -> tuple[list[Run], nn.Module]:
+        """A row's runs, ready to go on, and their network."""
+        opened = [
+            open_run(run.config, self._federation(run.config), None, run.directory, run.standing == "resumed")
+            for run in row.unfinished
+        ]
+        return [run for run, _ in opened], opened[0][1]
+
+    def _federation(self, config: RunConfig) -> Federation:
+        if config.seed not in self._federations:
+            self._federations[config.seed] = federate(config.data, config.seed, self._dataset)
+        return self._federations[config.seed]
+
+
+class _Teller:
+    """The listener in a process that plays rows: passes news on, and looks at a flag."""
+
+    def __init__(self, news: "Queue[News]", stopped: Event) -> None:
+        self._news = news
+        self._stopped = stopped
+
+    def add(self, news: News) -> None:
+        self._news.put(news)
+
+    def stop(self) -> bool:
+        return self._stopped.is_set()
+
+
+_PLAYERS: list[Player] = []
+"""In a process that plays rows: its player."""
+
+
+def _settle(dataset: Dataset, news: "Queue[News]", stopped: Event) -> None:
+    """Make a new process ready to play; Ctrl-C is the business of the one that made it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _PLAYERS.append(Player(dataset, _Teller(news, stopped)))
+
+
+def _play(row: PlannedRow) -> TrainingError | None:
+    return _PLAYERS[0].play(row)
+
+
+def _in_processes(
+    rows: Sequence[PlannedRow], dataset: Dataset, listener: Listener, at_once: int
+) -> list[TrainingError | None]:
+    context = get_context("spawn")
+    news: Queue[News] = context.Queue()
+    stopped = context.Event()
+    with ProcessPoolExecutor(at_once, context, _settle, (dataset, news, stopped)) as pool:
+        futures = [pool.submit(_play, row) for row in rows]
+        try:
+            _listen(futures, news, stopped, listener)
+        finally:
+            stopped.set()
+        _tell(news, listener)
+        return [future.result() for future in futures]
+
+
+def _listen(
+    futures: Sequence["Future[TrainingError | None]"], news: "Queue[News]", stopped: Event, listener: Listener
+) -> None:
+    """Pass on what processes tell until they are done, or one of them breaks."""
+    waiting = set(futures)
+    while waiting:
+        finished, waiting = wait(waiting, PATIENCE, FIRST_COMPLETED)
+        _tell(news, listener)
+        if listener.stop() or any(future.exception() is not None for future in finished):
+            stopped.set()
+
+
+def _tell(news: "Queue[News]", listener: Listener) -> None:
+    while True:
+        try:
+            listener.add(news.get_nowait())
+        except Empty:
+            return
