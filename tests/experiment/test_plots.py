@@ -5,7 +5,7 @@ import pytest
 
 from feddst.experiment import CompareConfig, Comparison, Row
 from feddst.experiment.comparison import Curve
-from feddst.experiment.plots import accuracy_against_upload, band
+from feddst.experiment.plots import _spread_out, accuracy_against_upload, band
 
 
 def row(number: int, mib: float, accuracy: float | None) -> Row:
@@ -20,9 +20,9 @@ def curve(label: str, seed: int, scores: list[float | None], mib: float = 4.0) -
 
 
 def test_a_band_is_the_mean_with_the_lowest_and_the_highest_over_seeds() -> None:
-    line = band([curve("feddst", 0, [0.2, None, 0.5]), curve("feddst", 1, [0.4, None, 0.6], mib=6.0)])
-    # Rounds 1 and 3 are evaluated, at (4 + 6)/2 = 5 and (12 + 18)/2 = 15 MiB.
-    np.testing.assert_allclose(line.upload, [5, 15])
+    line = band([curve("feddst", 0, [0.2, None, 0.5]), curve("feddst", 1, [0.4, None, 0.6], mib=4.0625)])
+    # Rounds 1 and 3 are evaluated, at (4 + 4.0625)/2 = 4.03125 MiB and three times that.
+    np.testing.assert_allclose(line.upload, [4.03125, 12.09375])
     np.testing.assert_allclose(line.mean, [30, 55])
     np.testing.assert_allclose(line.low, [20, 50])
     np.testing.assert_allclose(line.high, [40, 60])
@@ -31,6 +31,20 @@ def test_a_band_is_the_mean_with_the_lowest_and_the_highest_over_seeds() -> None
 def test_a_round_counts_with_the_seeds_that_have_it() -> None:
     line = band([curve("feddst", 0, [0.2, 0.5]), curve("feddst", 1, [0.4])])
     np.testing.assert_allclose(line.mean, [30, 50])
+
+
+def test_seeds_that_upload_different_amounts_are_compared_by_upload_as_far_as_all_go() -> None:
+    line = band([curve("prunefl", 0, [0.2, 0.4, 0.6]), curve("prunefl", 1, [0.3, 0.5], mib=8.0)])
+    # From 8 MiB, where the second begins, to 12, where the first ends: 40 → 60 % and 30 → 40 %.
+    np.testing.assert_allclose((line.upload[0], line.upload[-1]), (8, 12))
+    np.testing.assert_allclose((line.mean[0], line.mean[-1]), (35, 50))
+    np.testing.assert_allclose((line.low[-1], line.high[-1]), (40, 60))
+    np.testing.assert_allclose(np.interp(10, line.upload, line.mean), (50 + 35) / 2)
+
+
+def test_names_are_neither_over_each_other_nor_below_the_picture() -> None:
+    heights = _spread_out([0.98, 0.97, 0.4, -0.6, -0.7], ["a", "b:c", "d", "e", "f"])
+    np.testing.assert_allclose(heights, [0.975, 0.9, 0.4, 0.075, 0.025])
 
 
 @pytest.mark.parametrize("seeds", [(0,), (0, 1)])

@@ -25,11 +25,16 @@ STYLES = ("-", "--", ":", "-.")
 GREY = "#8a8a8a"
 FEW_POINTS = 30
 LABEL_GAP = 0.05
+APART = 0.02
+"""Seeds whose uploads in a round differ by more than this share of the largest are compared by upload."""
+GRID = 200
+MANY_SEEDS = 5
+"""From so many seeds on a band leaves out the lowest and the highest quarter."""
 
 
 @dataclass(frozen=True)
 class Band:
-    """Mean, lowest and highest accuracy [%] over seeds at each evaluated round, with the mean upload [MiB]."""
+    """Mean accuracy [%] over seeds at each evaluated round, how far they spread, and the mean upload [MiB]."""
 
     upload: NDArray[np.float64]
     mean: NDArray[np.float64]
@@ -39,19 +44,23 @@ class Band:
 
 @dataclass(frozen=True)
 class Picture:
-    """What is drawn: a line with its name for each entry, and the caps; `shaded` if lines have a spread over seeds."""
+    """What is drawn: a line with its name for each entry, and the caps; `shaded` if lines have a spread over seeds.
+
+    Accuracies below `floor` [%] are left out; None: nothing is.
+    """
 
     title: str
     lines: Sequence[tuple[str, Band]]
     accounting: Accounting
     caps: Sequence[float]
     shaded: bool
+    floor: float | None = None
 
 
 def accuracy_against_upload(comparison: Comparison, path: Path) -> None:
-    """Write a PNG: for each entry the mean accuracy over seeds, with a band from the lowest to the highest."""
+    """Write a PNG: for each entry the mean accuracy over seeds, with a band of their spread."""
     config, seeds = comparison.config, len(comparison.config.seeds)
-    spread = f"mean and range of {seeds} seeds" if seeds > 1 else f"seed {config.seeds[0]}"
+    spread = spread_in_words(seeds) if seeds > 1 else f"seed {config.seeds[0]}"
     lines = [(label, band(comparison.of(label))) for label in config.methods]
     picture = Picture(f"{comparison.data}, {spread}", lines, config.base.accounting, config.caps, seeds > 1)
     draw(picture, path)
@@ -82,16 +91,46 @@ def save_png(figure: "Figure", path: Path) -> None:
 
 
 def band(curves: Sequence[Curve[S]]) -> Band:
-    """One entry's curves as one; a round counts with the seeds that have it."""
+    """One entry's curves as one.
+
+    A round counts with the seeds that have it; where seeds upload different amounts in a round, upload counts instead,
+    as far as all of them go.
+    """
     found: dict[int, list[tuple[float, float]]] = defaultdict(list)
     for curve in curves:
         for row in curve.rows:
             if row.accuracy is not None:
                 found[row.round].append((row.upload(curve.accounting) / MIB, 100 * row.accuracy))
     points = [np.array(found[r]) for r in sorted(found)]
+    if any(np.ptp(each[:, 0]) > APART * each[:, 0].max() for each in points):
+        return _band_by_upload(curves)
     mean = np.array([each.mean(axis=0) for each in points]).reshape(-1, 2)
-    low, high = np.array([each[:, 1].min() for each in points]), np.array([each[:, 1].max() for each in points])
-    return Band(mean[:, 0], mean[:, 1], low, high)
+    spreads = np.array([spread_of(each[:, 1]) for each in points]).reshape(-1, 2)
+    return Band(mean[:, 0], mean[:, 1], spreads[:, 0], spreads[:, 1])
+
+
+def _band_by_upload(curves: Sequence[Curve[S]]) -> Band:
+    """Curves as one by straight lines between their points, at even distances."""
+    lines = []
+    for curve in curves:
+        seen = [(row.upload(curve.accounting) / MIB, row.accuracy) for row in curve.rows if row.accuracy is not None]
+        if seen:
+            lines.append(np.array(seen))
+    grid = np.linspace(max(line[0, 0] for line in lines), min(line[-1, 0] for line in lines), GRID)
+    values = 100 * np.array([np.interp(grid, line[:, 0], line[:, 1]) for line in lines])
+    low, high = spread_of(values)
+    return Band(grid, values.mean(axis=0), low, high)
+
+
+def spread_of(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """From where to where seeds spread, along the first axis: as `spread_in_words` says."""
+    share = 0.25 if len(values) >= MANY_SEEDS else 0.0
+    return np.quantile(values, share, axis=0), np.quantile(values, 1 - share, axis=0)
+
+
+def spread_in_words(seeds: int) -> str:
+    """What lines and bands over so many seeds show."""
+    return f"mean and {'middle half' if seeds >= MANY_SEEDS else 'range'} of {seeds} seeds"
 
 
 def _draw(figure: "Figure", picture: Picture) -> None:
@@ -124,6 +163,9 @@ def tidy(axes: "Axes", title: str) -> None:
 def _set_up(axes: "Axes", picture: Picture) -> None:
     axes.set_xlabel(f"upload [MiB], {WAYS[picture.accounting]}")
     tidy(axes, picture.title)
+    if picture.floor is not None:
+        top = max(float(line.high.max()) for _, line in picture.lines if len(line.high))
+        axes.set_ylim(picture.floor, top + 0.04 * (top - picture.floor))
     reach = axes.dataLim.x1 * 1.25 if axes.lines else 0.0
     caps = [cap for cap in picture.caps if cap * 1024 <= reach]
     axes.set_xlim(0, max([axes.get_xlim()[1], *(cap * 1024 for cap in caps)]))
@@ -144,14 +186,11 @@ def _set_up(axes: "Axes", picture: Picture) -> None:
 def name_lines(axes: "Axes", ends: list[tuple[float, str, str]]) -> None:
     """Write each entry's name beside the end of its line, moved apart where lines end close together."""
     low, high = axes.get_ylim()
-    ceiling = 1.0
-    for accuracy, label, colour in sorted(ends, reverse=True):
-        lines = label.split(":")
-        half = LABEL_GAP * len(lines) / 2
-        height = min((accuracy - low) / (high - low), ceiling - half)
-        ceiling = height - half
+    named = sorted(ends, reverse=True)
+    wanted = [(accuracy - low) / (high - low) for accuracy, _, _ in named]
+    for (_, label, colour), height in zip(named, _spread_out(wanted, [label for _, label, _ in named]), strict=True):
         axes.annotate(
-            "\n".join(lines),
+            label.replace(":", "\n"),
             (1, height),
             (8, 0),
             "axes fraction",
@@ -160,3 +199,18 @@ def name_lines(axes: "Axes", ends: list[tuple[float, str, str]]) -> None:
             fontsize=9,
             va="center",
         )
+
+
+def _spread_out(wanted: list[float], labels: list[str]) -> list[float]:
+    """Heights for labels from the top down, near those wanted: none over another, and none below the picture."""
+    halves = [LABEL_GAP * (1 + label.count(":")) / 2 for label in labels]
+    heights: list[float] = []
+    ceiling = 1.0
+    for height, half in zip(wanted, halves, strict=True):
+        heights.append(min(height, ceiling - half))
+        ceiling = heights[-1] - half
+    ground = 0.0
+    for i in reversed(range(len(heights))):
+        heights[i] = max(heights[i], ground + halves[i])
+        ground = heights[i] + halves[i]
+    return heights

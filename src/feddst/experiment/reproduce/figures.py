@@ -3,18 +3,34 @@
 from pathlib import Path
 from statistics import mean
 
-from feddst.experiment.plots import COLOURS, Picture, band, draw, name_lines, new_figure, save_png, tidy
+import numpy as np
+
+from feddst.experiment.plots import (
+    COLOURS,
+    Picture,
+    band,
+    draw,
+    name_lines,
+    new_figure,
+    save_png,
+    spread_in_words,
+    spread_of,
+    tidy,
+)
 from feddst.experiment.reproduce.record import Record
 from feddst.experiment.reproduce.table import READINGS
 
 CURVES = "accuracy.png"
 SWEEP = "sweep.png"
+FAR, MARGIN = 20.0, 2.0
+"""Points: how far below the best a row may be to be shown in full, and what is left free below the lowest of those."""
 
 
 def draw_figures(record: Record, folder: Path) -> list[str]:
     """Write the pictures and return their names. Raises `ImportError` where there is no matplotlib."""
     lines = [(row.title, band(row.runs)) for row in record.rows]
-    draw(Picture(_title(record), lines, record.accounting, record.caps, record.seeds > 1), folder / CURVES)
+    picture = Picture(_title(record), lines, record.accounting, record.caps, record.seeds > 1, _floor(record))
+    draw(picture, folder / CURVES)
     if not record.usual:
         return [CURVES]
     _draw_sweep(record, folder / SWEEP)
@@ -22,7 +38,7 @@ def draw_figures(record: Record, folder: Path) -> list[str]:
 
 
 def _draw_sweep(record: Record, path: Path) -> None:
-    """For each cap a line over the values, with a band from the lowest to the highest seed."""
+    """For each cap a line over the values, with a band of the seeds' spread."""
     figure = new_figure()
     axes = figure.add_subplot()
     ends: list[tuple[float, str, str]] = []
@@ -33,7 +49,7 @@ def _draw_sweep(record: Record, path: Path) -> None:
             continue
         values, scores = [value for value, _ in known], [found for _, found in known]
         axes.plot(values, [mean(found) for found in scores], "o-", color=colour, linewidth=1.8, markersize=3.5)
-        low, high = [min(found) for found in scores], [max(found) for found in scores]
+        low, high = np.array([spread_of(np.array(found)) for found in scores]).T
         axes.fill_between(values, low, high, color=colour, alpha=0.18, linewidth=0)
         ends.append((mean(scores[-1]), f"{cap:g} GiB", colour))
     every = [row.value for row in record.rows if row.value is not None]
@@ -47,6 +63,14 @@ def _draw_sweep(record: Record, path: Path) -> None:
     save_png(figure, path)
 
 
+def _floor(record: Record) -> float | None:
+    """A little below the rows' means at the first cap, without those far below the best: they would flatten all."""
+    found = [list(row.best(min(record.caps)).values()) for row in record.rows] if record.caps else []
+    means = [mean(scores) for scores in found if scores]
+    near = [score for score in means if score > max(means) - FAR]
+    return min(near) - (max(near) - min(near)) - MARGIN if near else None
+
+
 def _title(record: Record) -> str:
-    spread = f"mean and range of {record.seeds} seeds" if record.seeds > 1 else "one seed"
+    spread = spread_in_words(record.seeds) if record.seeds > 1 else "one seed"
     return f"{record.data}; {READINGS[record.reading]}; {spread}"
