@@ -37,7 +37,8 @@ def test_a_comparison_preset_is_allowed_and_all_of_it_matters(preset: Preset) ->
 
 def test_every_row_is_there_twice_and_every_sweep() -> None:
     rows = ("fedavgm", "fedprox", "fedavgm-bfloat16", "randommask", "grasp", "prunefl", "feddst", "feddst+fedprox")
-    expected = [f"{table}-{row}{suffix}" for table in TABLES for suffix in ("", "-published") for row in rows]
+    readings = {"": rows, "-published": (*rows, "fedavgm-still")}
+    expected = [f"{table}-{row}{suffix}" for table in TABLES for suffix, named in readings.items() for row in named]
     assert [preset.name for preset in RUNS] == expected
     sweeps = ("", "-alpha", "-sparsity", "-schedule")
     both = [f"{table}{sweep}{suffix}" for table in TABLES for suffix in ("", "-published") for sweep in sweeps]
@@ -124,3 +125,11 @@ def test_the_quick_look_compares_three_methods_on_shards() -> None:
 def test_an_unknown_preset_is_refused_with_the_nearest() -> None:
     with pytest.raises(OptionError, match=r"^unknown preset 'table1-fedst'; did you mean 'table1-feddst'\?$"):
         find_preset("table1-fedst")
+
+
+def test_fedavgm_never_readjusted_is_fedavgm_in_everything_else_that_the_published_code_does() -> None:
+    usual, still = PRESETS["table1-fedavgm-published"].options, PRESETS["table1-fedavgm-still-published"].options
+    assert [usual[name] for name in ("method", "readjust.alpha", "sparsity.level")] == ["feddst", 0.5, 0.0]
+    assert still["method"] == "fedavgm"
+    assert all(still[name] == usual[name] for name in still if name != "method")
+    assert still["model.head"] == "softmax"

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from feddst.experiment.presets import STILL
 from feddst.experiment.reproduce.paired import Difference, paired_difference, pairs
 from feddst.experiment.reproduce.paper import PAPER, Reported
 from feddst.experiment.reproduce.record import Record, RecordedRow
@@ -23,7 +24,7 @@ def cell(record: Record, row: RecordedRow, cap_gib: float) -> Cell:
 
 def reported(record: Record, row: RecordedRow, cap_gib: float) -> Reported | None:
     """What the paper says there; it has no numbers for its sweeps."""
-    cells = PAPER.get(record.target, {}).get(row.name)
+    cells = PAPER.get(record.target, {}).get(row.name.removesuffix(STILL))
     return None if cells is None else cells[record.caps.index(cap_gib)]
 
 

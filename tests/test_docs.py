@@ -1,0 +1,88 @@
+"""The figures of the results page, and of the README where it repeats them, are those of the records."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from feddst.experiment.reproduce import Record, load_record
+from feddst.experiment.reproduce.paired import paired_difference
+from feddst.experiment.reproduce.paper import PAPER
+from feddst.experiment.reproduce.table import cell
+
+ROOT = Path(__file__).parents[1]
+RESULTS, README, STACKED = ((ROOT / name).read_text() for name in ("docs/results.md", "README.md", "docs/stacked.md"))
+TEXT, CODE = (load_record(ROOT / f"results/table1-{reading}") for reading in ("paper", "published"))
+NAMES = {"FedAvgM": "fedavgm", "RandomMask": "randommask", "FedDST": "feddst"}
+
+
+def cells(page: str, title: str) -> list[str]:
+    """The cells of the one table row of a page that begins with this."""
+    [line] = [line for line in page.splitlines() if line.startswith(f"| {title} |")]
+    return [word.strip() for word in line.split("|")[2:-1]]
+
+
+def found(record: Record, name: str) -> list[str]:
+    [row] = [row for row in record.rows if row.name == name]
+    return [str(cell(record, row, cap)) for cap in record.caps]
+
+
+def in_a_line(page: str) -> str:
+    return re.sub(r"\s+", " ", page)
+
+
+@pytest.mark.parametrize("title", NAMES)
+def test_the_rows_as_the_text_has_them(title: str) -> None:
+    assert cells(RESULTS, f"{title}, paper's text") == found(TEXT, NAMES[title])
+    assert cells(README, title) == found(TEXT, NAMES[title])
+
+
+@pytest.mark.parametrize("title", ["RandomMask", "FedDST"])
+def test_the_rows_as_the_code_has_them_and_as_reported(title: str) -> None:
+    reported = [f"{one.mean:.2f} ± {one.spread:.2f}" for one in PAPER["table1"][NAMES[title]]]
+    assert cells(RESULTS, f"{title}, published code") == found(CODE, NAMES[title])
+    assert cells(RESULTS, f"{title}, reported") == reported
+
+
+@pytest.mark.parametrize(
+    ("record", "one", "other", "cap", "pages"),
+    [
+        (CODE, "feddst", "randommask", 1.0, (RESULTS, README)),
+        (CODE, "feddst", "randommask", 2.0, (RESULTS,)),
+        (CODE, "feddst", "randommask", 4.0, (RESULTS,)),
+        (TEXT, "feddst", "randommask", 1.0, (RESULTS, README)),
+        (TEXT, "feddst", "randommask", 2.0, (RESULTS,)),
+        (TEXT, "feddst", "fedavgm", 1.0, (RESULTS,)),
+        (TEXT, "feddst", "fedavgm", 4.0, (RESULTS,)),
+        (TEXT, "feddst", "fedavgm-bfloat16", 1.0, (RESULTS,)),
+        (TEXT, "feddst", "fedavgm-bfloat16", 4.0, (RESULTS,)),
+        (TEXT, "fedprox", "fedavgm", 4.0, (RESULTS,)),
+        (TEXT, "feddst+fedprox", "feddst", 4.0, (RESULTS,)),
+    ],
+)
+def test_paired_differences(record: Record, one: str, other: str, cap: float, pages: tuple[str, ...]) -> None:
+    rows = {row.name: row.best(cap) for row in record.rows}
+    for page in pages:
+        assert str(paired_difference(rows[one], rows[other])) in in_a_line(page)
+
+
+def test_grasp_is_said_to_spread_as_it_does() -> None:
+    words = in_a_line(RESULTS)
+    assert f"({found(TEXT, 'grasp')[-1]} at 4 GiB)" in words
+    assert f"left: {found(CODE, 'grasp')[-1]}." in words
+    [row] = [row for row in TEXT.rows if row.name == "grasp"]
+    best = row.best(4.0).values()
+    assert f"between {min(best):.0f} and {max(best):.0f} %" in words
+
+
+def test_steps_on_a_gpu() -> None:
+    record = json.loads((ROOT / "results/gpu-bench.json").read_text())
+    steps = {step["runner"]: step for step in record["steps"] if (step["network"], step["images"]) == ("mnist-cnn", 32)}
+    ms = {runner: 1000 * step["median"] for runner, step in steps.items()}
+    words, ours = in_a_line(STACKED), steps["feddst"]
+    assert f": {ms['feddst']:.2f} ms, where grouped" in words
+    assert f"take {ms['grouped']:.2f} ms" in words
+    assert f"`torch.compile` {ms['vmap']:.2f} ms, and one model after another {ms['single']:.0f} ms" in words
+    assert f"That is {ours['tflops']:.1f} TFLOP/s of dense arithmetic, {100 * ours['share']:.0f} %" in words
+    assert f"takes {ms['feddst']:.2f} ms on an H200, one model after another {ms['single']:.0f} ms" in README
