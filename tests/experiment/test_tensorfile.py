@@ -81,7 +81,9 @@ def test_a_dtype_without_a_name_is_refused() -> None:
         (described(shape="1"), "no sensible shape"),
         (described(shape=[2]), "needs 8 bytes, but has 4"),
         (described(shape=[2**40, 2**40]), "bytes, but has 4"),
-        (described(shape=[0, 2**63, 2**63], data_offsets=[0, 0]), "take 0 bytes, but there are 4"),
+        (described(shape=[0, 2**62, 2**62], data_offsets=[0, 0]), "take 0 bytes, but there are 4"),
+        (described(shape=[10**18] * 50_000), "no sensible shape"),
+        (described(shape=[1] * 100), "no sensible shape"),
         (described(data_offsets=[4, 8]), "begins at byte 4, not at 0"),
         (described(data_offsets=[0, 4, 8]), "no sensible shape and place"),
         (described(more=1), "not described as it should be"),
@@ -95,10 +97,9 @@ def test_a_damaged_file_is_refused_with_the_reason(content: bytes, reason: str) 
         unpack(content)
 
 
-@pytest.mark.parametrize("shape", [[0, 2**63], [0, 10**30]])
-def test_a_shape_that_no_tensor_can_have_is_refused(shape: list[int]) -> None:
-    header = json.dumps({"x": {"dtype": "F32", "shape": shape, "data_offsets": [0, 0]}}).encode()
-    with pytest.raises(CheckpointError, match="no tensor can have"):
+def test_a_shape_that_no_tensor_can_have_is_refused() -> None:
+    header = json.dumps({"x": {"dtype": "F32", "shape": [0, 2**63], "data_offsets": [0, 0]}}).encode()
+    with pytest.raises(CheckpointError, match="no sensible shape"):
         unpack(len(header).to_bytes(8, "little") + header)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from feddst.errors import TrainingError
-from feddst.protocol import SparseSum, Update, packed, positions_of
+from feddst.protocol import Place, SparseSum, Stack, Update, packed, positions_of
 
 MASK = {"w": torch.tensor([True, True, True, False])}
 
@@ -207,3 +207,28 @@ def _summed(updates: Sequence[Update]) -> SparseSum:
 
 def _bits(value: Tensor) -> bytes:
     return value.numpy().tobytes()
+
+
+@given(st.integers(0, 99), st.booleans())
+def test_updates_side_by_side_add_up_as_one_by_one(seed: int, own: bool) -> None:
+    draws = torch.Generator().manual_seed(seed)
+    weights = [1, 3, 2**24 + 1]
+    held = torch.rand(3, 4, generator=draws) < 0.6 if own else torch.stack([MASK["w"]] * 3)
+    values = torch.randn(3, 4, generator=draws) * held
+    biases = torch.randn(3, 1, generator=draws)
+    one_by_one, together = SparseSum(MASK), SparseSum(MASK)
+    for row, weight in enumerate(weights):
+        mask = held[row].tolist() if own else None
+        one_by_one.add(update(row, weight, values[row].tolist(), mask, float(biases[row])))
+    places = {
+        ("params", "w"): Place(0, torch.Size([4]), torch.float32, masked=True),
+        ("params", "b"): Place(4, torch.Size([1]), torch.float32),
+    }
+    beside = torch.cat([held, torch.zeros(3, 1, dtype=torch.bool)], dim=1).to(torch.uint8) if own else None
+    together.add_stack(Stack(torch.cat([values, biases], dim=1), weights, places, beside), updates=3)
+    otherwise = {"w": torch.full((4,), 7.0), "b": torch.zeros(1)}
+    for name in ("w", "b"):
+        assert torch.equal(together.mean()[name], one_by_one.mean()[name])
+        assert torch.equal(together.mean(otherwise=otherwise)[name], one_by_one.mean(otherwise=otherwise)[name])
+    assert torch.equal(together.held()["w"], one_by_one.held()["w"])
+    assert (together.updates, together.weight) == (one_by_one.updates, one_by_one.weight) == (3, sum(weights))

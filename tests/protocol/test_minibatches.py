@@ -4,7 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feddst.protocol import LocalTraining, minibatches
+from feddst.protocol import LocalTraining, generator, minibatches
+from feddst.protocol.minibatches import orders
 
 
 @given(st.integers(1, 200), st.integers(1, 40), st.integers(1, 3), st.sampled_from(["shuffled", "fixed"]))
@@ -39,3 +40,11 @@ def test_fixed_minibatches_stay_for_the_whole_run_and_shuffled_ones_do_not() -> 
     fixed, shuffled = orders("fixed"), orders("shuffled")
     assert all(order == fixed[0] for order in fixed)
     assert len({tuple(order) for order in shuffled}) == 4
+
+
+@given(st.integers(1, 70), st.integers(1, 4))
+def test_an_epochs_order_is_a_permutation_of_its_own(images: int, epochs: int) -> None:
+    local = LocalTraining(epochs=epochs)
+    draws = generator(3, "minibatches", 2, 5)
+    expected = [draws.permutation(images).tolist() for _ in range(epochs)]
+    assert orders(images, local, 3, 2, 5).tolist() == expected

@@ -111,7 +111,7 @@ class Receipt:
     """What is known of an update that was added up elsewhere.
 
     `bytes` it would have as a payload, `mask_bytes` of them for its mask; `own` is how many weights the client's masks
-    keep, if they are not those it was sent.
+    keep, if they are not those it was sent. `refusal` says why it was not added, if it was not.
     """
 
     bytes: int
@@ -120,6 +120,7 @@ class Receipt:
     loss: float
     state: ClientState
     own: Mapping[str, int] | None = None
+    refusal: str = ""
 
 
 @dataclass(frozen=True)

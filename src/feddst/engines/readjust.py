@@ -62,9 +62,11 @@ def growth_images(images: int, growth: Growth, seed: int, round: int, client: in
 
 
 def random_scores(masks: Masks, seed: int, round: int, client: int) -> dict[str, Tensor]:
-    """Random numbers to rank one client's weights by; masks: [*shape] each."""
+    """Random numbers to rank one client's weights by, drawn in the order of names; masks: [*shape] each."""
     draws = generator(seed, "growth", round, client)
-    return {name: torch.from_numpy(draws.random(tuple(mask.shape))).to(mask.device) for name, mask in masks.items()}
+    return {
+        name: torch.from_numpy(draws.random(tuple(mask.shape))).to(mask.device) for name, mask in sorted(masks.items())
+    }
 
 
 def _zero(params: Tensor, velocity: Tensor, where: Tensor) -> None:

@@ -218,11 +218,7 @@ class Run:
         try:
             update = self._read(reply.payload, given)
         except WireError as error:
-            log.warning("round %d: the update of client %d was refused: %s", self._open.number, given.client, error)
-            self._open.refusals.append(f"client {given.client}'s because {error}")
-            self._history.forget(given.client)
-            arrival = Arrival(given.client, len(reply.payload), 0, 0, 0, loss, reply.state)
-            self._take(place, arrival, None)
+            self._refuse(place, len(reply.payload), loss, reply.state, str(error))
         else:
             own = None if update.masks is None else count_active(update.masks)
             sizes, bits = (len(reply.payload), mask_bytes(reply.payload)), self._price(given, own)
@@ -234,6 +230,9 @@ class Run:
         self._open.total = tally.total
         for place, (given, receipt) in enumerate(zip(self._open.given, tally.receipts, strict=True)):
             loss, bits = receipt.loss if given.work.train else None, self._price(given, receipt.own)
+            if receipt.refusal:
+                self._refuse(place, receipt.bytes, loss, receipt.state, receipt.refusal)
+                continue
             sizes = receipt.bytes, receipt.mask_bytes
             self._take(place, Arrival(given.client, *sizes, bits, receipt.weight, loss, receipt.state), receipt.own)
 
@@ -329,6 +328,15 @@ class Run:
             self._open.price = last = (given.work, own, bits)
         return last[2]
 
+    def _refuse(self, place: int, size: int, loss: float | None, state: ClientState, reason: str) -> None:
+        """Note an update that cannot be used."""
+        assert self._open is not None
+        client = self._open.given[place].client
+        log.warning("round %d: the update of client %d was refused: %s", self._open.number, client, reason)
+        self._open.refusals.append(f"client {client}'s because {reason}")
+        self._history.forget(client)
+        self._take(place, Arrival(client, size, 0, 0, 0, loss, state), None)
+
     def _take(self, place: int, arrival: Arrival, own: Mapping[str, int] | None) -> None:
         """Note what arrived, and what it took to make it; only of a ticket the client trains with masks of its own."""
         assert self._open is not None
@@ -375,13 +383,13 @@ class Run:
         """The most bits that the round about to begin can upload, as `accounting` counts them."""
         sent = self.method.broadcast(self.state)
         reference = Reference(sent, self._facts_of(sent))
-        bounds: list[tuple[ClientWork, int]] = []
+        last: tuple[ClientWork, int] | None = None
         total = 0
         for who in self._participants():
             if who.work is not None:
-                if not bounds or bounds[-1][0] != who.work:
-                    bounds.append((who.work, self._upload_bound(reference, who.client, who.work)))
-                total += bounds[-1][1]
+                if last is None or last[0] != who.work:
+                    last = who.work, self._upload_bound(reference, who.client, who.work)
+                total += last[1]
         return total
 
     def _upload_bound(self, reference: Reference, client: int, work: ClientWork) -> int:

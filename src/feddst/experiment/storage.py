@@ -137,7 +137,7 @@ class RunDirectory:
     def append(self, row: Row) -> None:
         """Add a round's row."""
         try:
-            with self.metrics.open("ab", buffering=0) as file:
+            with self.metrics.open("ab") as file:
                 file.write(write_row(row).encode())
         except OSError as error:
             raise self._unwritten(error) from None

@@ -16,6 +16,7 @@ from torch import Tensor
 from feddst.errors import CheckpointError
 
 _LENGTH = 8
+_MOST_DIMENSIONS = 64
 _LARGEST_HEADER = 100_000_000
 _METADATA = "__metadata__"
 _DTYPES = {
@@ -91,7 +92,7 @@ class _Place:
         shape, place, dtype = entry["shape"], entry["data_offsets"], entry["dtype"]
         if not isinstance(dtype, str) or dtype not in _DTYPES:
             raise CheckpointError(f"tensor {name!r} has the unknown dtype {dtype!r}")
-        if not _whole(shape) or not _whole(place) or len(place) != 2:
+        if not _whole(shape) or not _whole(place) or len(place) != 2 or len(shape) > _MOST_DIMENSIONS:
             raise CheckpointError(f"tensor {name!r} has no sensible shape and place")
         self.name, self.dtype, self.shape = name, _DTYPES[dtype], shape
         self.begin, self.end = place
@@ -101,19 +102,12 @@ class _Place:
 
     def tensor(self, data: memoryview) -> Tensor:
         if self.begin == self.end:
-            return _shaped(self.name, torch.empty(0, dtype=self.dtype), self.shape)
+            return torch.empty(0, dtype=self.dtype).reshape(self.shape)
         flat = torch.frombuffer(bytearray(data[self.begin : self.end]), dtype=torch.uint8)
         if self.dtype == torch.bool and int(flat.max()) > 1:
             raise CheckpointError(f"tensor {self.name!r} holds truth values other than 0 and 1")
-        return _shaped(self.name, flat.view(self.dtype), self.shape)
-
-
-def _shaped(name: str, flat: Tensor, shape: list[int]) -> Tensor:
-    try:
-        return flat.reshape(shape)
-    except (RuntimeError, TypeError, OverflowError):
-        raise CheckpointError(f"tensor {name!r} has a shape that no tensor can have") from None
+        return flat.view(self.dtype).reshape(self.shape)
 
 
 def _whole(numbers: Any) -> bool:
-    return isinstance(numbers, list) and all(type(number) is int and number >= 0 for number in numbers)
+    return isinstance(numbers, list) and all(type(number) is int and 0 <= number < 2**63 for number in numbers)

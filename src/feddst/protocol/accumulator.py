@@ -128,24 +128,26 @@ class SparseSum:
 
         `updates` is how many updates this completes, 0 if they have other tensors to come.
         """
-        self._grow(sum(rooms_for(stack.values, stack.weights)), updates)
-        coarse, fine = sum_in_parts(stack.values, stack.weights, wide=self._wide)
-        everybody = stack.weights.sum()
-        held = None if stack.held is None else (stack.weights[:, None] * stack.held).sum(0)
+        self._grow(sum(rooms_for(stack.peaks, stack.weights)), updates)
+        each, everybody = torch.tensor(stack.weights, device=stack.values.device), sum(stack.weights)
+        coarse, fine = sum_in_parts(stack.values, each, wide=self._wide)
+        held = None if stack.held is None else (each[:, None] * stack.held).sum(0)
         self._own_masks |= held is not None
         for key, place in stack.places.items():
             self._kinds.setdefault(key, Kind(place.shape, place.dtype, place.masked))
             at = slice(place.start, place.start + place.shape.numel())
             if held is not None and place.masked:
                 weights = held[at]
+            elif place.masked:
+                weights = everybody * self._masks[key[1]].reshape(-1).to(torch.int64)
             else:
-                weights = everybody * (self._masks[key[1]].reshape(-1) if place.masked else torch.ones_like(fine[at]))
-            whole = Whole(ExactSum.of((coarse[at], fine[at])), weights.to(torch.int64))
+                weights = torch.full_like(fine[at], everybody, dtype=torch.int64)
+            whole = Whole(ExactSum.of((coarse[at], fine[at])), weights)
             if key in self._wholes:
                 self._wholes[key].merge(whole)
             else:
                 self._wholes[key] = whole
-        self.weight += int(everybody) if updates else 0
+        self.weight += everybody if updates else 0
 
     def merge(self, other: "SparseSum") -> None:
         """Add the sums of another part of the round's updates."""

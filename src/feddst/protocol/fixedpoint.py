@@ -5,7 +5,7 @@ in magnitude enters exactly, and smaller ones with an error below 2⁻⁶¹. The
 that holds their sums exactly, which is faster, then in int64.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -38,7 +38,7 @@ def in_parts(values: Tensor, weight: int) -> Parts:
 
 def sum_in_parts(values: Tensor, weights: Tensor, *, wide: bool) -> Parts:
     """The sum over rows [K, n] of each times its weight, int64 [K], in parts; `wide` as for `ExactSum`."""
-    terms = values.double() * (weights * _COARSE)[:, None]
+    terms = values.double() * (weights.double() * _COARSE)[:, None]
     coarse = terms.round()
     fine = terms.sub_(coarse).mul_(_FINE / _COARSE).round_()
     if wide:
@@ -52,10 +52,9 @@ def room_for(values: Tensor, weight: int) -> int:
     return _room(max(-float(low), float(high)) * weight)
 
 
-def rooms_for(values: Tensor, weights: Tensor) -> list[int]:
-    """The same for each row of [K, n] and its weight, int64 [K]."""
-    largest = values.abs().amax(dim=1) if values.shape[1] else torch.zeros(len(values))
-    return [_room(float(peak) * weight) for peak, weight in zip(largest.tolist(), weights.tolist(), strict=True)]
+def rooms_for(peaks: Sequence[float], weights: Sequence[int]) -> list[int]:
+    """The same for several tensors of which the largest magnitudes are known."""
+    return [_room(peak * weight) for peak, weight in zip(peaks, weights, strict=True)]
 
 
 def _room(largest: float) -> int:

@@ -6,22 +6,36 @@ number of workers, or on what was drawn before: a resumed run draws what an unbr
 
 import hashlib
 import struct
+from typing import Any
 
 import numpy as np
+from numpy.random.bit_generator import ISeedSequence
+from numpy.typing import NDArray
 
 LARGEST_SEED = 2**63 - 1
 
 
 def generator(seed: int, purpose: str, round: int = 0, client: int = 0) -> np.random.Generator:
     """The Philox generator for one purpose of one client in one round."""
-    return np.random.Generator(np.random.Philox(key=_key(seed, purpose, round, client)))
+    words = _Words(_digest(seed, purpose, round, client))
+    return np.random.Generator(np.random.Philox(words))  # type: ignore[arg-type]
 
 
 def torch_seed(seed: int, purpose: str) -> int:
     """A seed for `torch.manual_seed`, where PyTorch itself draws (a module's initial weights)."""
-    return _key(seed, purpose, 0, 0) & LARGEST_SEED
+    return int.from_bytes(_digest(seed, purpose, 0, 0), "little") & LARGEST_SEED
 
 
-def _key(seed: int, purpose: str, round: int, client: int) -> int:
+def _digest(seed: int, purpose: str, round: int, client: int) -> bytes:
     packed = struct.pack("<qqq", seed, round, client) + purpose.encode()
-    return int.from_bytes(hashlib.blake2b(packed, digest_size=16).digest(), "little")
+    return hashlib.blake2b(packed, digest_size=16).digest()
+
+
+class _Words(ISeedSequence):
+    """A key as numpy asks for one. `Philox(key=…)` makes the same generator, after asking the system for a seed too."""
+
+    def __init__(self, digest: bytes) -> None:
+        self._digest = digest
+
+    def generate_state(self, n_words: int, dtype: Any = np.uint32) -> NDArray[Any]:
+        return np.frombuffer(self._digest, dtype=np.dtype(dtype).newbyteorder("<"))[:n_words].astype(dtype)

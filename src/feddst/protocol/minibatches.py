@@ -23,7 +23,7 @@ def orders(images: int, local: LocalTraining, seed: int, round: int, client: int
         order = generator(seed, "minibatches", client=client).permutation(images).astype(np.int64)
         return np.tile(order, (local.epochs, 1))
     draws = generator(seed, "minibatches", round, client)
-    return np.stack([draws.permutation(images) for _ in range(local.epochs)]).astype(np.int64, copy=False)
+    return draws.permuted(np.tile(np.arange(images, dtype=np.int64), (local.epochs, 1)), axis=1)
 
 
 def cuts(images: int, batch: int) -> list[slice]:

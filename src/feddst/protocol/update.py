@@ -1,7 +1,8 @@
 """What a client sends back, and what it keeps."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -46,13 +47,21 @@ class Stack:
     """What K clients send, side by side.
 
     values: [K, n], a row a client, 0 where it holds nothing; held: uint8 [K, n], 1 where it holds something, which
-    counts for masked tensors alone; weights: int64 [K], their n_c.
+    counts for masked tensors alone; weights: their n_c.
     """
 
     values: Tensor
-    weights: Tensor
+    weights: Sequence[int]
     places: Mapping[Key, Place]
     held: Tensor | None = None
+
+    @cached_property
+    def peaks(self) -> list[float]:
+        """The largest magnitude in each row; NaN if there is one."""
+        if not self.values.shape[1]:
+            return [0.0] * len(self.weights)
+        peaks: list[float] = self.values.abs().amax(dim=1).tolist()
+        return peaks
 
 
 @dataclass(frozen=True)

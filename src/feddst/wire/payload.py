@@ -143,6 +143,8 @@ def read_raw(data: memoryview, fields: Sequence[Field]) -> dict[str, Tensor]:
 def refuse_large(tensors: Tensors, limit: float) -> None:
     """Raise unless all values are numbers below a limit in magnitude. Small tensors are looked at together."""
     looked_at = {name: value for name, value in tensors.items() if value.dtype is not torch.bool}
+    if any(value.is_cuda for value in looked_at.values()) and _peaks(looked_at) < limit:
+        return
     small: dict[torch.dtype, list[Tensor]] = {}
     for value in looked_at.values():
         if value.numel() < _SMALL:
@@ -160,6 +162,12 @@ def check_size(layout: Layout) -> None:
     for what, size in sizes.items():
         if size > LONGEST_SECTION:
             raise ModelError(f"the model's {what} take {size:,} bytes; at most {LONGEST_SECTION:,} can be sent")
+
+
+def _peaks(tensors: Tensors) -> float:
+    """The largest magnitude of all, found in one go; NaN if there is one."""
+    each = [value.abs().amax().double() for value in tensors.values() if value.numel()]
+    return float(torch.stack(each).amax()) if each else 0.0
 
 
 def _peak(values: Tensor) -> float:

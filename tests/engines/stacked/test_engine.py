@@ -5,12 +5,15 @@ On a GPU where there is one, so that kernels and CUDA graphs are what is tested;
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+import feddst
 from feddst.data import Dataset, federate
 from feddst.engines import EngineConfig, ReferenceEngine, make_engine
 from feddst.engines.stacked.carriage import carried
@@ -128,6 +131,10 @@ def assert_same_runs(found: Sequence[Run], expected: Sequence[Run]) -> None:
             for name, value in getattr(other.state, group).items():
                 assert float((getattr(one.state, group)[name] - value).abs().max()) <= WEIGHTS, name
         assert one.clients.keys() == other.clients.keys()
+        for client, kept in other.clients.items():
+            assert one.clients[client].tensors.keys() == kept.tensors.keys()
+            for name, value in kept.tensors.items():
+                assert float((one.clients[client].tensors[name].double() - value.double()).abs().max()) <= WEIGHTS
         for mine, its in zip(one.rows, other.rows, strict=True):
             for name in COUNTED:
                 assert getattr(mine, name) == getattr(its, name), (mine.round, name)
@@ -191,9 +198,74 @@ def test_deflated_values_are_written_in_every_round(data: Dataset, monkeypatch: 
         assert mine.rows[-1].upload_bytes == pytest.approx(its.rows[-1].upload_bytes, rel=0.02)
 
 
-@pytest.mark.parametrize("method", ["fedavgm", "feddst", "lg-fedavg", "prunefl"])
-def test_a_module_that_is_no_chain(method: str, data: Dataset) -> None:
-    play_beside(method, data, Branches, **{"lg.shared_layers": 1} if method == "lg-fedavg" else {})
+BRANCHED: dict[str, tuple[str, dict[str, Any]]] = {
+    "fedavgm": ("fedavgm", {}),
+    "feddst": ("feddst", {}),
+    "lg-fedavg": ("lg-fedavg", {"lg.shared_layers": 1}),
+    "prunefl": ("prunefl", {}),
+    "grown at random": ("feddst", {"growth.rule": "random"}),  # its names are not in their order
+    "bfloat16 down": ("fedavgm", {"wire.download": "bfloat16"}),  # rounds what is frozen too
+    "four bits both ways": ("lotteryfl", {"wire.values": "q4", "wire.download": "q4"}),
+}
+
+
+@pytest.mark.parametrize("variant", BRANCHED)
+def test_a_module_that_is_no_chain(variant: str, data: Dataset) -> None:
+    method, options = BRANCHED[variant]
+    play_beside(method, data, Branches, **options)
+
+
+def test_an_update_that_no_server_would_take_is_refused(data: Dataset) -> None:
+    """One image is so bright that its owner's weights become huge."""
+    images = data.train_images.clone()
+    images[0] *= 1e12
+    bright = Dataset.from_arrays((images, data.train_labels), (data.test_images, data.test_labels))
+    options = {"rounds": 1, "local.epochs": 1, "local.batch": 1000, "cohort.size": 8}
+
+    def flat() -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Linear(64, 4))
+
+    expected = played("reference", "fedavgm", bright, flat, **options, **{"engine.workers": 1})
+    assert [run.rows[0].refused for run in expected] == [1, 1]
+    found = played("stacked", "fedavgm", bright, flat, **options)
+    assert_same_runs(found, expected)
+    assert [run.rows[0].refused for run in found] == [1, 1]
+
+
+def test_a_resumed_run_ends_with_the_same_bits(data: Dataset, tmp_path: Path) -> None:
+    options = {"rounds": 5, "engine.device": DEVICE, "engine.kind": "stacked"}
+    [config] = [run.config for run in runs_of("feddst", data, chain, options, seeds=[3])]
+    finished = feddst.run(config, model=chain, data=data, out=tmp_path / "whole", watcher=Silent())
+    assert finished.finished
+    broken = feddst.run(config, model=chain, data=data, out=tmp_path / "broken", watcher=StopAfter(3))
+    assert not broken.finished
+    feddst.run(config, model=chain, data=data, out=tmp_path / "broken", watcher=Silent(), resume=True)
+    whole, again = (tmp_path / name / "checkpoint.safetensors" for name in ("whole", "broken"))
+    assert whole.read_bytes() == again.read_bytes()
+
+
+class StopAfter(Silent):
+    def __init__(self, rounds: int) -> None:
+        self._left = rounds
+
+    def stop(self) -> bool:
+        self._left -= 1
+        return self._left <= 0
+
+
+def test_one_round_of_fifty_is_audited(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["feddst.experiment.run"], "AUDIT_EVERY", 50)
+    chosen: list[list[int]] = []
+    for run in runs_of("fedavgm", data, chain, {}, seeds=range(6)):
+        first = run.state
+        audited = []
+        for number in range(150):
+            run.state = replace(first, round=number)
+            if run._audited():
+                audited.append(number)
+        assert [number // 50 for number in audited] == [0, 1, 2]
+        chosen.append(audited)
+    assert len({tuple(rounds) for rounds in chosen}) == 6  # each seed draws its own
 
 
 def test_seeds_side_by_side_are_the_same_as_alone(data: Dataset) -> None:

@@ -21,6 +21,8 @@ DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 if DEVICE.type == "cpu":
     os.environ["TRITON_INTERPRET"] = "1"
 
+pytest.importorskip("triton")
+
 from feddst.engines.stacked.graphed import GraphTrainer, _enough  # noqa: E402
 
 LOCAL = LocalTraining(batch=8, lr=0.05)
@@ -80,6 +82,27 @@ def test_mean_gradients_are_those_of_vmap(trainers: tuple[Flat, GraphTrainer, Vm
     found = ours.mean_gradient(begun(ours, flat), chosen, temperature)
     expected = theirs.mean_gradient(begun(theirs, flat), chosen, temperature)
     assert float((found - expected).abs().max()) < 1e-5
+
+
+def test_frozen_parameters_have_no_gradient(trainers: tuple[Flat, GraphTrainer, VmapTrainer]) -> None:
+    flat, ours, theirs = trainers
+    frozen = GraphTrainer(ours._chain, flat, ours._images, exact=True, fallback=theirs, frozen=["0.weight"])
+    found = flat.views(frozen.mean_gradient(begun(frozen, flat), [np.arange(8)] * MODELS))
+    assert not found["0.weight"].any()
+    assert all(value.any() for name, value in found.items() if name != "0.weight")
+
+
+def test_memory_of_stages_that_are_not_needed_any_more_is_let_go(
+    trainers: tuple[Flat, GraphTrainer, VmapTrainer],
+) -> None:
+    flat, ours, theirs = trainers
+    trainer = GraphTrainer(ours._chain, flat, ours._images, exact=True, fallback=theirs)
+    first = trainer.stage(5)
+    assert trainer.stage(5) is first
+    for models in (4, 3, 2):
+        trainer.stage(models)
+    assert trainer.stage(5) is not first
+    assert len(trainer._stages) <= 3
 
 
 def test_scores_are_the_modules(trainers: tuple[Flat, GraphTrainer, VmapTrainer]) -> None:

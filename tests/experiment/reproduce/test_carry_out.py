@@ -1,6 +1,7 @@
 """Whole reproductions on made-up images."""
 
 import json
+import multiprocessing
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from feddst.errors import CheckpointError, TrainingError
 from feddst.experiment import run
 from feddst.experiment.loop import Silent
 from feddst.experiment.reproduce import Record, ReproduceConfig, load_record, reproduce
+from feddst.experiment.reproduce.progress import Overview
 from feddst.experiment.run import Run
 from feddst.experiment.storage import RunDirectory
 from feddst.options import updated
@@ -204,6 +206,27 @@ def test_a_row_that_cannot_go_on_does_not_stop_the_others(
     with pytest.raises(TrainingError, match=r"^FedAvgM: client 3 diverged$"):
         play(made(), tmp_path, small_mnist)
     assert load_record(tmp_path).complete(["feddst"], 2)
+
+
+def test_a_process_that_is_killed_leaves_a_record_and_a_clear_word(small_mnist: Dataset, tmp_path: Path) -> None:
+    class Killer(Listener):
+        def show(self, overview: Overview) -> None:
+            for child in multiprocessing.active_children()[:1]:
+                child.kill()
+
+    with pytest.raises(TrainingError, match="a process was ended from outside"):
+        reproduce(made(at_once=2, rounds=3000), out=tmp_path, data=small_mnist, changes=SMALL, overseer=Killer())
+    assert any(row.runs for row in load_record(tmp_path).rows)
+    assert (tmp_path / "table.md").is_file()
+
+
+def test_seeds_that_are_not_asked_for_are_not_played(small_mnist: Dataset, tmp_path: Path) -> None:
+    play(made(rows=("fedavgm",)), tmp_path, small_mnist, rounds=3)
+    before = len(RunDirectory(tmp_path / "fedavgm-seed1").rows())
+    record = play(made(rows=("fedavgm",), seeds=1), tmp_path, small_mnist)
+    assert len(RunDirectory(tmp_path / "fedavgm-seed0").rows()) == 4
+    assert len(RunDirectory(tmp_path / "fedavgm-seed1").rows()) == before < 4
+    assert record.complete(["fedavgm"], 1)
 
 
 def test_what_goes_wrong_in_a_process_of_its_own_is_told(small_mnist: Dataset, tmp_path: Path) -> None:

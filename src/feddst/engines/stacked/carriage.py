@@ -31,7 +31,8 @@ def carried(share: "Share") -> tuple[Tensor, dict[str, Tensor]]:
         _round(share, codec, theta, reports, share.cohort.reference.broadcast.masks, share.rows)
     if share.cohort.correction is not None:
         for name, added in share.cohort.correction.items():
-            share.flat.view(theta, name).add_(added * share.flat.view(share.of(trained.stage.masks), name))
+            held = share.flat.view(share.of(trained.stage.masks), name) if name in share.sparse else 1
+            share.flat.view(theta, name).add_(added * held)
     return theta, reports
 
 

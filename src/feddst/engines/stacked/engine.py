@@ -81,7 +81,8 @@ def _graphs(module: nn.Module, flat: Flat, images: Images, fallback: Trainer, ex
         from feddst.engines.stacked.graphed import GraphTrainer  # needs Triton, which is where CUDA is
 
         chain = read_chain(copy.deepcopy(module).cpu(), tuple(images.inputs.shape[1:]))
-        return GraphTrainer(chain, flat, images, exact=exact, fallback=fallback)
+        frozen = [name for name, value in module.named_parameters() if not value.requires_grad]
+        return GraphTrainer(chain, flat, images, exact=exact, fallback=fallback, frozen=frozen)
     except (UnsupportedModelError, ImportError) as reason:
         log.warning("training with torch.func instead of compiled kernels: %s", reason)
         return None

@@ -1,7 +1,7 @@
 """Chains of layers that the kernels know: on a GPU every step is one CUDA graph."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -28,6 +28,9 @@ CHUNK = 64
 
 EXAM_CHUNK = 512
 """Test images of a model in one pass."""
+
+STAGES = 3
+"""Different numbers of models for which memory is kept."""
 
 _CAPTURING = threading.Lock()
 
@@ -56,9 +59,22 @@ class Step:
 
 
 class GraphTrainer:
-    """Trains stages by kernels; a `fallback` takes what they cannot do. Raises `UnsupportedModelError` at the start."""
+    """Trains stages by kernels; a `fallback` takes what they cannot do, `frozen` parameters have no gradient.
 
-    def __init__(self, chain: Chain, flat: Flat, images: Images, *, exact: bool, fallback: Trainer) -> None:
+    Raises `UnsupportedModelError` at the start.
+    """
+
+    def __init__(
+        self,
+        chain: Chain,
+        flat: Flat,
+        images: Images,
+        *,
+        exact: bool,
+        fallback: Trainer,
+        frozen: Collection[str] = (),
+    ) -> None:
+        self._frozen = frozen
         self._chain = chain
         self._flat = flat
         self._images = images
@@ -73,9 +89,16 @@ class GraphTrainer:
 
     def stage(self, models: int) -> Stage:
         if models not in self._stages:
+            if len(self._stages) == STAGES:
+                self._forget()
             self._stages[models] = Stage.empty(models, self._flat, self._device)
             self._slopes[models] = torch.zeros(models, self._flat.width, device=self._device)
         return self._stages[models]
+
+    def _forget(self) -> None:
+        """Let go of all memory, as when runs that ended have left other numbers of models behind."""
+        for kept in (self._steps, self._gradients, self._slopes, self._stages):
+            kept.clear()
 
     def epochs(self, stage: Stage, plan: Plan, local: LocalTraining, mu: float) -> Tensor:
         widest = _eights(plan.index.shape[2])
@@ -112,6 +135,8 @@ class GraphTrainer:
             there = where[:, some].contiguous(), share[:, some].contiguous()
             kernels(stage.theta, part, self._images.inputs, self._images.labels, *there, losses)
             total += part
+        for name in self._frozen:
+            self._flat.view(total, name).zero_()
         return total
 
     def scores(self, models: Sequence[Exam], inputs: Tensor, images: Tensor) -> Tensor:

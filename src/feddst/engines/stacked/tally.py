@@ -1,7 +1,7 @@
 """What stacked clients send, added up where it was made; its bytes are counted, and now and then written as well."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -13,12 +13,14 @@ from feddst.engines.stacked.carriage import carried
 from feddst.engines.stacked.flat import Flat
 from feddst.engines.stacked.seats import Seat
 from feddst.engines.stacked.training import Trained, masks_of
+from feddst.errors import WireError
 from feddst.methods.lotteryfl import kept_masks
 from feddst.protocol import ClientState, Key, Masks, Place, SparseSum, Stack, count_active
 from feddst.wire import Layout
 from feddst.wire.codecs import codec_named
 from feddst.wire.masks import encode_masks
-from feddst.wire.payload import counts_of, payload_size
+from feddst.wire.payload import counts_of, payload_size, refuse_large
+from feddst.wire.update import LARGEST_TERM
 
 
 @dataclass(frozen=True)
@@ -49,13 +51,24 @@ class Share:
         """How many bytes values take, with so many active weights in masked layers."""
         return codec_named(self.cohort.wire.values, "wire.values").size(counts_of(self.layout, active))
 
+    @cached_property
+    def sparse(self) -> set[str]:
+        """The names of the tensors of which they may hold only a part."""
+        ticket = self.seats[0].work.ticket
+        return {*self.cohort.reference.broadcast.masks, *(() if ticket is None else ticket.budgets)}
+
     def of(self, values: Tensor) -> Tensor:
         """Their rows of a tensor [M, …]."""
         return values[torch.tensor(self.rows, device=values.device)]
 
     def masks(self, row: int) -> dict[str, Tensor]:
         """The masks of one of them, on the CPU."""
-        return masks_of(self._held, self.flat, self.rows.index(row), self.trained.seats[row])
+        return masks_of(self._held, self.flat, self._places[row], self.trained.seats[row])
+
+    @cached_property
+    def _places(self) -> dict[int, int]:
+        """Where each row is among theirs."""
+        return {row: place for place, row in enumerate(self.rows)}
 
     @cached_property
     def _held(self) -> Tensor:
@@ -82,6 +95,13 @@ class Tallies:
 
     def _take(self, number: int, share: Share) -> None:
         stacks = _stacks(share)
+        refused = _refused(share, stacks)
+        self._receipts[number] |= refused
+        if refused:
+            share = replace(share, rows=[row for row in share.rows if share.trained.seats[row].place not in refused])
+            if not share.rows:
+                return
+            stacks = _stacks(share)
         for i, stack in enumerate(stacks):
             self._totals[number].add_stack(stack, updates=len(share.rows) if i == 0 else 0)
         receipts = [_receipt(share, row) for row in share.rows]
@@ -99,12 +119,11 @@ class Tallies:
 def _stacks(share: Share) -> list[Stack]:
     """Everything that they send, as it arrives: weights, reports, buffers."""
     stage, layout, flat = share.trained.stage, share.layout, share.flat
-    weights = torch.tensor([_weight(seat) for seat in share.seats], device=stage.theta.device)
+    weights = [_weight(seat) for seat in share.seats]
     theta, reports = carried(share)
     named: dict[Key, Place] = {}
-    sparse = _sparse(share)
     for field in layout.coded:
-        place = Place(flat.starts[field.name], torch.Size(field.shape), field.dtype, field.name in sparse)
+        place = Place(flat.starts[field.name], torch.Size(field.shape), field.dtype, field.name in share.sparse)
         named[field.group, field.name] = place if field.group == "params" else _dense(place)
     groups = {"params": theta, **reports}
     own_masks = any(share.trained.changed[row] for row in share.rows)
@@ -121,14 +140,27 @@ def _stacks(share: Share) -> list[Stack]:
     return stacks
 
 
-def _sparse(share: Share) -> set[str]:
-    """The names of the tensors of which clients may hold only a part."""
-    ticket = share.seats[0].work.ticket
-    return {*share.cohort.reference.broadcast.masks, *(() if ticket is None else ticket.budgets)}
-
-
 def _dense(place: Place) -> Place:
     return Place(place.start, place.shape, place.dtype)
+
+
+def _refused(share: Share, stacks: Sequence[Stack]) -> dict[int, Receipt]:
+    """Receipts for updates that hold what no server would take, by their senders' places."""
+    peaks = zip(*(stack.peaks for stack in stacks), strict=True)
+    refused: dict[int, Receipt] = {}
+    for i, (row, seat, each) in enumerate(zip(share.rows, share.seats, peaks, strict=True)):
+        limit = LARGEST_TERM / _weight(seat)
+        if not all(peak < limit for peak in each):
+            named = {
+                f"{name} of {group}": stack.values[i, place.start : place.start + place.shape.numel()]
+                for stack in stacks
+                for (group, name), place in stack.places.items()
+            }
+            try:
+                refuse_large(named, limit)
+            except WireError as error:
+                refused[seat.place] = replace(_receipt(share, row), weight=0, refusal=str(error))
+    return refused
 
 
 def _receipt(share: Share, row: int) -> Receipt:

@@ -127,11 +127,10 @@ def used_parameters(module: nn.Module, example: Tensor) -> list[str]:
     _try(partial(_dry_gradients, module, trained, buffers, example))
     before = {name: value.clone() for name, value in buffers.items()}
     with torch.random.fork_rng(devices=[]):
-        scores = module.eval()(example)
+        scores = module.train()(example.expand(2, *example.shape[1:]))
     found = torch.autograd.grad(scores.sum(), list(trained.values()), allow_unused=True)
     for name, value in buffers.items():
         value.copy_(before[name])
-    module.train()
     return [name for name, value in zip(trained, found, strict=True) if value is not None]
 
 

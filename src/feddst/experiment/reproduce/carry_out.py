@@ -56,7 +56,11 @@ def reproduce(
         dataset = _load(config, rows) if data is None else data
         record = _begun(record, config, path)
         overall = Overall(rows, overseer or ProgressLines(), _deadline(config.minutes))
-        failure = play_rows([row for row in rows if row.unfinished], dataset, overall, config.at_once)
+        try:
+            failure = play_rows([row for row in rows if row.unfinished], dataset, overall, config.at_once)
+        except CheckpointError:
+            write_reports(replace(record, **_found(config, rows, changes)), path)
+            raise
     record = replace(record, **_found(config, rows, changes))
     write_reports(record, path)
     if failure is not None:

@@ -24,16 +24,21 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class PlannedRow:
-    """A row with all its seeds; `wanted` if it is to be played now, and not only reported."""
+    """A row with all its seeds, of which those below `wanted` are to be played now, and not only reported."""
 
     row: Row
     runs: tuple[PlannedRun, ...]
-    wanted: bool
+    wanted: int
+
+    @property
+    def asked(self) -> tuple[PlannedRun, ...]:
+        """The runs that are to be there in the end."""
+        return tuple(run for run in self.runs if run.seed < self.wanted)
 
     @property
     def unfinished(self) -> tuple[PlannedRun, ...]:
         """The runs to be played."""
-        return tuple(run for run in self.runs if run.standing != "finished") if self.wanted else ()
+        return tuple(run for run in self.asked if run.standing != "finished")
 
 
 def plan(config: ReproduceConfig, out: Path, changes: Mapping[str, Any]) -> list[PlannedRow]:
@@ -42,11 +47,11 @@ def plan(config: ReproduceConfig, out: Path, changes: Mapping[str, Any]) -> list
     Rows and seeds that are not asked for now are there as far as earlier calls have made them.
     """
     wanted = config.wanted_rows()
-    return [_planned(config, out, changes, row, row in wanted) for row in config.all_rows()]
+    return [_planned(config, out, changes, row, config.seeds if row in wanted else 0) for row in config.all_rows()]
 
 
-def _planned(config: ReproduceConfig, out: Path, changes: Mapping[str, Any], row: Row, wanted: bool) -> PlannedRow:
-    seeds = {*_seeds_made(out, row), *(range(config.seeds) if wanted else ())}
+def _planned(config: ReproduceConfig, out: Path, changes: Mapping[str, Any], row: Row, wanted: int) -> PlannedRow:
+    seeds = {*_seeds_made(out, row), *range(wanted)}
     runs: list[PlannedRun] = []
     for seed in sorted(seeds):
         one, directory = config.run_config(row, seed, changes), RunDirectory(out / f"{row.name}-seed{seed}")

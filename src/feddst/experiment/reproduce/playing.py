@@ -3,10 +3,10 @@
 import signal
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from multiprocessing import get_context
 from multiprocessing.synchronize import Event
-from queue import Empty
 from typing import TYPE_CHECKING
 
 from torch import nn
@@ -22,7 +22,7 @@ from feddst.experiment.run import Run
 from feddst.experiment.session import open_run
 
 if TYPE_CHECKING:
-    from multiprocessing.queues import Queue
+    from multiprocessing.queues import SimpleQueue
 
 PATIENCE = 0.1
 """Seconds between two looks at what the processes tell."""
@@ -78,7 +78,7 @@ class Player:
 class _Teller:
     """The listener in a process that plays rows: passes news on, and looks at a flag."""
 
-    def __init__(self, news: "Queue[News]", stopped: Event) -> None:
+    def __init__(self, news: "SimpleQueue[News]", stopped: Event) -> None:
         self._news = news
         self._stopped = stopped
 
@@ -93,7 +93,7 @@ _PLAYERS: list[Player] = []
 """In a process that plays rows: its player."""
 
 
-def _settle(dataset: Dataset, news: "Queue[News]", stopped: Event) -> None:
+def _settle(dataset: Dataset, news: "SimpleQueue[News]", stopped: Event) -> None:
     """Make a new process ready to play; Ctrl-C is the business of the one that made it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _PLAYERS.append(Player(dataset, _Teller(news, stopped)))
@@ -107,7 +107,7 @@ def _in_processes(
     rows: Sequence[PlannedRow], dataset: Dataset, listener: Listener, at_once: int
 ) -> list[TrainingError | None]:
     context = get_context("spawn")
-    news: Queue[News] = context.Queue()
+    news: SimpleQueue[News] = context.SimpleQueue()
     stopped = context.Event()
     with ProcessPoolExecutor(at_once, context, _settle, (dataset, news, stopped)) as pool:
         futures = [pool.submit(_play, row) for row in rows]
@@ -115,25 +115,30 @@ def _in_processes(
             _listen(futures, news, stopped, listener)
         finally:
             stopped.set()
-        _tell(news, listener)
-        return [future.result() for future in futures]
+        return [_outcome(row, future) for row, future in zip(rows, futures, strict=True)]
+
+
+def _outcome(row: PlannedRow, future: "Future[TrainingError | None]") -> TrainingError | None:
+    try:
+        return future.result()
+    except BrokenProcessPool:
+        return TrainingError(
+            f"{row.row.title}: a process was ended from outside, perhaps for want of memory (at_once is how many there "
+            "are); what was checkpointed is there to go on with"
+        )
 
 
 def _listen(
-    futures: Sequence["Future[TrainingError | None]"], news: "Queue[News]", stopped: Event, listener: Listener
+    futures: Sequence["Future[TrainingError | None]"],
+    news: "SimpleQueue[News]",
+    stopped: Event,
+    listener: Listener,
 ) -> None:
     """Pass on what processes tell until they are done, or one of them breaks."""
     waiting = set(futures)
     while waiting:
         finished, waiting = wait(waiting, PATIENCE, FIRST_COMPLETED)
-        _tell(news, listener)
+        while not news.empty():  # what a process told is here before it is done
+            listener.add(news.get())
         if listener.stop() or any(future.exception() is not None for future in finished):
             stopped.set()
-
-
-def _tell(news: "Queue[News]", listener: Listener) -> None:
-    while True:
-        try:
-            listener.add(news.get_nowait())
-        except Empty:
-            return

@@ -110,7 +110,7 @@ class Overall:
         self._rounds: dict[tuple[str, int], int] = {}
         self._scores: dict[tuple[str, int], float] = {}
         for row in self._rows:
-            for run in row.runs:
+            for run in row.asked:
                 self._enter((row.row.name, run.seed), run)
         self._gained = 0.0
         self._began = time.monotonic()
@@ -141,7 +141,7 @@ class Overall:
         scores = [score for (name, _), score in self._scores.items() if name == news.row]
         return Overview(
             done,
-            sum(all(self._done[each.row.name, run.seed] == 1 for run in each.runs) for each in self._rows),
+            sum(all(self._done[each.row.name, run.seed] == 1 for run in each.asked) for each in self._rows),
             len(self._rows),
             sum(self._rounds.values()),
             self._titles[news.row],
