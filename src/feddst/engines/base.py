@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from feddst.errors import TrainingError
 from feddst.protocol import (
     Broadcast,
     ClientState,
@@ -125,10 +126,11 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Tally:
-    """A cohort's updates added up, and a receipt for each of its members, in their order."""
+    """A cohort's updates added up, and a receipt for each of its members, in their order; or why there are none."""
 
     total: SparseSum
     receipts: Sequence[Receipt]
+    failure: TrainingError | None = None
 
 
 @dataclass(frozen=True)

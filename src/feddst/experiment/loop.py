@@ -5,8 +5,9 @@ from typing import Protocol
 
 import torch
 
-from feddst.engines import AnyEngine, CohortEngine, Engine, Reply
+from feddst.engines import AnyEngine, Cohort, CohortEngine, Engine, Exam, Reply
 from feddst.engines.conditions import reproducible
+from feddst.errors import TrainingError
 from feddst.experiment.metrics import Row
 from feddst.experiment.run import Run
 
@@ -57,26 +58,38 @@ def play(runs: Sequence[Run], engine: AnyEngine, watcher: Watcher) -> bool:
 
 
 def _play(live: Sequence[Run], engine: AnyEngine, watcher: Watcher) -> bool:
-    while live:
+    several, failures = len(live) > 1, dict[Run, TrainingError]()
+    stopped = False
+    while live and not stopped:
         with reproducible(tf32=isinstance(engine, CohortEngine) and engine.tf32):
-            _round(live, engine, watcher)
-        live = [run for run in live if not run.stopped_by]
-        if live and watcher.stop():
-            for run in live:
-                run.save()
-            return False
-    return True
+            failures |= _round(live, engine, watcher)
+        live = [run for run in live if not run.stopped_by and run not in failures]
+        stopped = bool(live) and watcher.stop()
+    for run in live:
+        run.save()
+    for run, failure in failures.items():
+        raise TrainingError(f"{run.name}: {failure}") if several else failure
+    return not stopped
 
 
-def _round(runs: Sequence[Run], engine: AnyEngine, watcher: Watcher) -> None:
+def _round(runs: Sequence[Run], engine: AnyEngine, watcher: Watcher) -> dict[Run, TrainingError]:
+    """One round of each run; returns those that cannot go on, where the others can."""
+    failures: dict[Run, TrainingError] = {}
     if isinstance(engine, CohortEngine):
-        _train_cohorts(runs, engine)
+        failures = _train_cohorts(runs, engine)
     else:
         _train_clients(runs, engine)
-    exams = {id(run): run.exams() if run.close_round() else [] for run in runs}
-    results = iter(engine.evaluate([exam for run in runs for exam in exams[id(run)]]))
+    exams: dict[Run, list[Exam]] = {}
     for run in runs:
-        watcher.row(run, run.record([next(results) for _ in exams[id(run)]]))
+        if run not in failures:
+            try:
+                exams[run] = run.exams() if run.close_round() else []
+            except TrainingError as error:
+                failures[run] = error
+    results = iter(engine.evaluate([exam for some in exams.values() for exam in some]))
+    for run, some in exams.items():
+        watcher.row(run, run.record([next(results) for _ in some]))
+    return failures
 
 
 def _train_clients(runs: Sequence[Run], engine: Engine) -> None:
@@ -89,7 +102,17 @@ def _train_clients(runs: Sequence[Run], engine: Engine) -> None:
     engine.train([assignment for _, _, assignment in given], receive)
 
 
-def _train_cohorts(runs: Sequence[Run], engine: CohortEngine) -> None:
-    cohorts = [run.open_cohort() for run in runs]
-    for run, tally in zip(runs, engine.train_cohorts(cohorts), strict=True):
-        run.receive_all(tally)
+def _train_cohorts(runs: Sequence[Run], engine: CohortEngine) -> dict[Run, TrainingError]:
+    cohorts: dict[Run, Cohort] = {}
+    failures: dict[Run, TrainingError] = {}
+    for run in runs:
+        try:
+            cohorts[run] = run.open_cohort()
+        except TrainingError as error:
+            failures[run] = error
+    for run, tally in zip(cohorts, engine.train_cohorts(list(cohorts.values())), strict=True):
+        if tally.failure is None:
+            run.receive_all(tally)
+        else:
+            failures[run] = tally.failure
+    return failures

@@ -298,6 +298,30 @@ def test_a_client_that_diverges_is_named(data: Dataset) -> None:
         played("stacked", "feddst", data, chain, **{"local.lr": 1e20})
 
 
+@pytest.mark.parametrize(
+    ("weight", "lr", "reason"),
+    [
+        (1e30, 0.05, "the model cannot be sent"),
+        (3e10, 0.05, "round 1 has 0 updates"),
+        (1.0, 1e20, r"client \d+ diverged"),
+    ],
+)
+def test_a_run_that_cannot_go_on_does_not_stop_the_others(weight: float, lr: float, reason: str, data: Dataset) -> None:
+    where = {"engine.kind": "stacked", "engine.device": DEVICE, "engine.precision": "float32"}
+    [ill] = runs_of("feddst", data, chain, {**where, "local.lr": lr}, seeds=[0])
+    [well] = runs_of("feddst", data, chain, where, seeds=[1])
+    weights = {name: value.clone() for name, value in ill.state.params.items()}
+    weights["4.weight"].view(-1)[ill.state.masks["4.weight"].reshape(-1).nonzero()[0]] = weight
+    ill.state = replace(ill.state, params=weights)
+    engine = make_engine(well.config.engine, make_module(chain, 0), data)
+    with pytest.raises(TrainingError, match=rf"^feddst, seed 0: {reason}"):
+        play([ill, well], engine, Silent())
+    assert (len(ill.rows), len(well.rows), well.stopped_by) == (0, 3, "rounds")
+    [alone] = runs_of("feddst", data, chain, where, seeds=[1])
+    play([alone], engine, Silent())
+    assert_same_runs([well], [alone])
+
+
 class Sorting(nn.Module):
     """Looks at its inputs to decide what to do, which no stack of models can."""
 

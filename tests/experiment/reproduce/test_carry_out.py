@@ -203,7 +203,7 @@ def test_a_row_that_cannot_go_on_does_not_stop_the_others(
         return usual(self)
 
     monkeypatch.setattr(Run, "close_round", diverge)
-    with pytest.raises(TrainingError, match=r"^FedAvgM: client 3 diverged$"):
+    with pytest.raises(TrainingError, match=r"^FedAvgM: fedavgm, seed 0: client 3 diverged$"):
         play(made(), tmp_path, small_mnist)
     assert load_record(tmp_path).complete(["feddst"], 2)
 

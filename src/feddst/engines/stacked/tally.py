@@ -13,7 +13,7 @@ from feddst.engines.stacked.carriage import carried
 from feddst.engines.stacked.flat import Flat
 from feddst.engines.stacked.seats import Seat
 from feddst.engines.stacked.training import Trained, masks_of
-from feddst.errors import WireError
+from feddst.errors import TrainingError, WireError
 from feddst.methods.lotteryfl import kept_masks
 from feddst.protocol import ClientState, Key, Masks, Place, SparseSum, Stack, count_active
 from feddst.wire import Layout
@@ -84,14 +84,20 @@ class Tallies:
         self._flat = flat
         self._totals = [SparseSum(cohort.reference.broadcast.masks) for cohort in cohorts]
         self._receipts: list[dict[int, Receipt]] = [{} for _ in cohorts]
+        self._failures: dict[int, TrainingError] = {}
 
     def take(self, trained: Trained) -> None:
         """Add up what these members send."""
         rows: dict[int, list[int]] = {}
         for row, seat in enumerate(trained.seats):
             rows.setdefault(seat.cohort, []).append(row)
+        self._failures |= trained.failures
         for number, mine in rows.items():
-            self._take(number, Share(self._cohorts[number], trained, mine, self._flat))
+            if number not in self._failures:
+                try:
+                    self._take(number, Share(self._cohorts[number], trained, mine, self._flat))
+                except TrainingError as error:
+                    self._failures[number] = error
 
     def _take(self, number: int, share: Share) -> None:
         stacks = _stacks(share)
@@ -112,8 +118,13 @@ class Tallies:
 
     def result(self) -> list[Tally]:
         """One for each cohort, when all of its members have been taken."""
-        found = zip(self._cohorts, self._totals, self._receipts, strict=True)
-        return [Tally(total, [mine[i] for i in range(len(cohort.members))]) for cohort, total, mine in found]
+        return [self._result(number) for number in range(len(self._cohorts))]
+
+    def _result(self, number: int) -> Tally:
+        if number in self._failures:
+            return Tally(self._totals[number], [], self._failures[number])
+        receipts = self._receipts[number]
+        return Tally(self._totals[number], [receipts[place] for place in range(len(self._cohorts[number].members))])
 
 
 def _stacks(share: Share) -> list[Stack]:

@@ -1,7 +1,9 @@
 """A round of clients that sit side by side, from what they receive to what they hold at the end."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -16,10 +18,25 @@ from feddst.engines.stacked.flat import Flat
 from feddst.engines.stacked.plan import epoch_losses, plan
 from feddst.engines.stacked.seats import Images, Seat
 from feddst.engines.stacked.stage import Stage, Trainer
+from feddst.errors import TrainingError
 from feddst.models import load
 from feddst.protocol import Readjustment, Report
 from feddst.protocol.keys import torch_seed
 from feddst.protocol.minibatches import Indices, cuts
+
+T = TypeVar("T")
+
+
+class Failures(dict[int, TrainingError]):
+    """Why cohorts, by their numbers, cannot go on; the others can."""
+
+    def unless(self, seat: Seat, attempt: Callable[[], T]) -> T | None:
+        """What comes of an attempt for one seat; None if its cohort cannot go on because of that."""
+        try:
+            return attempt()
+        except TrainingError as error:
+            self.setdefault(seat.cohort, error)
+            return None
 
 
 @dataclass(frozen=True)
@@ -27,7 +44,7 @@ class Trained:
     """Seats after their round, and their models in the same order.
 
     `changed` says whose masks are not those they were sent; `losses` are those of last epochs; `reports` hold what work
-    asked for beside the weights, [M, width] each.
+    asked for beside the weights, [M, width] each. `failures` are the cohorts in which somebody cannot go on.
     """
 
     seats: Sequence[Seat]
@@ -35,6 +52,7 @@ class Trained:
     changed: Sequence[bool]
     losses: Sequence[float]
     reports: dict[str, Tensor]
+    failures: Failures
 
 
 class Classroom:
@@ -48,7 +66,7 @@ class Classroom:
 
     def train(self, seats: Sequence[Seat]) -> Trained:
         """Carry out the work of seats that are alike."""
-        work = seats[0].work
+        work, failures = seats[0].work, Failures()
         stage = self._trainer.stage(len(seats))
         seats = begin(seats, stage, self._flat, self._module, self._images)
         before = stage.masks.clone() if work.readjust is not None else None
@@ -56,27 +74,29 @@ class Classroom:
         with torch.random.fork_rng(devices=cuda):
             # What a module draws while it trains (dropout, say) follows from who sits here.
             torch.manual_seed(torch_seed(seats[0].seed, f"torch {seats[0].broadcast.round} {seats[0].client} stacked"))
-            losses = self._learn(stage, seats) if work.train else [0.0] * len(seats)
-        self._refuse_diverged(stage, seats)
-        reports: dict[str, Tensor] = {report.kind: self._report(stage, seats, report) for report in work.report}
-        return Trained(seats, stage, self._changed(stage, seats, before), losses, reports)
+            losses = self._learn(stage, seats, failures) if work.train else [0.0] * len(seats)
+        self._refuse_diverged(stage, seats, failures)
+        reports: dict[str, Tensor] = {
+            report.kind: self._report(stage, seats, report, failures) for report in work.report
+        }
+        return Trained(seats, stage, self._changed(stage, seats, before), losses, reports, failures)
 
-    def _learn(self, stage: Stage, seats: Sequence[Seat]) -> list[float]:
+    def _learn(self, stage: Stage, seats: Sequence[Seat], failures: Failures) -> list[float]:
         """All epochs, with the readjustment after its own; returns the last epochs' losses."""
         sequences, orders = [seat.sequence() for seat in seats], seats[0].work.readjust
         if orders is None:
-            return [losses[-1] for losses in self._epochs(stage, seats, sequences, done=0)]
+            return [losses[-1] for losses in self._epochs(stage, seats, sequences, failures)]
         after = orders.after_epoch
-        first = self._epochs(stage, seats, [sequence[:after] for sequence in sequences], done=0)
+        first = self._epochs(stage, seats, [sequence[:after] for sequence in sequences], failures)
         # A straggler that stops before its time readjusts after its last epoch.
         ends = [sequence[min(after, len(sequence)) - 1] for sequence in sequences]
         pieces = [cuts(len(end), seats[0].work.local.batch)[-1] for end in ends]
         self._readjust(stage, seats, orders, [end[piece] for end, piece in zip(ends, pieces, strict=True)])
-        second = self._epochs(stage, seats, [sequence[after:] for sequence in sequences], done=after)
+        second = self._epochs(stage, seats, [sequence[after:] for sequence in sequences], failures, done=after)
         return [(early + late)[-1] for early, late in zip(first, second, strict=True)]
 
     def _epochs(
-        self, stage: Stage, seats: Sequence[Seat], sequences: Sequence[Indices], done: int
+        self, stage: Stage, seats: Sequence[Seat], sequences: Sequence[Indices], failures: Failures, done: int = 0
     ) -> list[list[float]]:
         """Some epochs, after so many; returns each seat's mean loss in each of them."""
         local, proximal = seats[0].work.local, seats[0].work.proximal
@@ -89,7 +109,8 @@ class Classroom:
         if not np.isfinite(losses).all():
             for seat, each in zip(seats, found, strict=True):
                 for epoch, loss in enumerate(each, done + 1):
-                    refuse_diverged(loss, epoch, seat.client, seat.broadcast.round, local.lr)
+                    which = loss, epoch, seat.client, seat.broadcast.round, local.lr
+                    failures.unless(seat, partial(refuse_diverged, *which))
         return found
 
     def _readjust(
@@ -127,13 +148,14 @@ class Classroom:
                 self._flat.view(found[row : row + 1], name)[0].copy_(values)
         return found
 
-    def _refuse_diverged(self, stage: Stage, seats: Sequence[Seat]) -> None:
+    def _refuse_diverged(self, stage: Stage, seats: Sequence[Seat], failures: Failures) -> None:
         finite = torch.isfinite(stage.theta).all(dim=1).tolist()
         for row, (seat, fine) in enumerate(zip(seats, finite, strict=True)):
             if not fine:
                 weights = self._flat.views(stage.theta[row : row + 1])
                 name = next(name for name, value in weights.items() if not torch.isfinite(value).all())
-                raise diverged(name, seat.client, seat.broadcast.round, seat.work.local.lr)
+                error = diverged(name, seat.client, seat.broadcast.round, seat.work.local.lr)
+                failures.setdefault(seat.cohort, error)
 
     def _changed(self, stage: Stage, seats: Sequence[Seat], before: Tensor | None) -> list[bool]:
         if seats[0].work.ticket is not None:
@@ -149,7 +171,7 @@ class Classroom:
         mine = masks_of(stage.masks, self._flat, row, seat)
         return any(name not in sent or not torch.equal(mask, sent[name]) for name, mask in mine.items())
 
-    def _report(self, stage: Stage, seats: Sequence[Seat], report: Report) -> Tensor:
+    def _report(self, stage: Stage, seats: Sequence[Seat], report: Report, failures: Failures) -> Tensor:
         batch = seats[0].work.local.batch
         chosen = []
         for seat in seats:
@@ -163,7 +185,8 @@ class Classroom:
         if report.kind == "sign":
             for row, seat in enumerate(seats):
                 named = {name: value[0] for name, value in self._flat.views(gradients[row : row + 1]).items()}
-                self._flat.fill(gradients[row], signs(named, report.bound, *seat.draw))
+                votes = failures.unless(seat, partial(signs, named, report.bound, *seat.draw))
+                self._flat.fill(gradients[row], votes or {})
         return gradients
 
     def _hessian_gradients(
