@@ -167,7 +167,7 @@ def multiply_back(
                 tl.max_contiguous(masks + of_model + place, [1, 4]),
                 received + of_model,
                 place,
-                inside & (tl.load(awake + model) != 0),
+                inside & (tl.load(awake + model + tl.zeros((rows,), dtype=tl.int32)) != 0)[:, None],
                 sums,
                 lr,
                 momentum,
@@ -177,5 +177,6 @@ def multiply_back(
             )
         else:
             tl.store(into + place, sums, mask=inside)
-        if biased:
-            tl.store(into + bias + output, total, mask=(output < outputs) & (tl.program_id(0) == 0))
+        if biased:  # noqa: SIM102 - the first is known when the kernel is compiled
+            if tl.program_id(0) == 0:
+                tl.store(into + bias + output, total, mask=output < outputs)
