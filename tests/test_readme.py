@@ -59,6 +59,23 @@ def test_the_quick_comparison() -> None:
         assert re.search(rf"^{curve['label']}\s+{shown}$", README, re.MULTILINE)
 
 
+def test_the_quick_comparison_in_a_sentence() -> None:
+    record = json.loads((ROOT / "results/quick.json").read_text())
+    cap = record["config"]["caps"][-1] * 2**30
+    best = {
+        curve["label"]: round(
+            100 * max(a for a, sent in zip(curve["accuracy"], curve["upload_bytes"], strict=True) if sent <= cap), 1
+        )
+        for curve in record["curves"]
+    }
+    above, below = best["feddst"] - best["fedavgm"], best["randommask"] - best["feddst"]
+    sentence = (
+        f"feddst reaches {best['feddst']:.1f} % mean client accuracy, {above:.1f} points above fedavgm and "
+        f"{below:.1f} points below randommask (one seed)."
+    )
+    assert sentence in README.replace("\n", " ")
+
+
 def test_the_killed_runs() -> None:
     record = json.loads((ROOT / "results/kill-and-resume.json").read_text())
     assert f"at {len(record['cases'])} random moments" in README
