@@ -46,6 +46,7 @@ def reproduce(
     options: the record is then not the paper's.
     """
     config.check()
+    began = time.monotonic()
     path, changes = Path(out), changes or {}
     described = _described(config, data, changes)
     before = earlier(path, config.target, config.reading, described)
@@ -61,6 +62,7 @@ def reproduce(
         except CheckpointError:
             write_reports(replace(record, **_found(config, rows, changes)), path)
             raise
+        record = _timed(record, time.monotonic() - began)
     record = replace(record, **_found(config, rows, changes))
     write_reports(record, path)
     if failure is not None:
@@ -133,9 +135,17 @@ def _begun(record: Record, config: ReproduceConfig, path: Path) -> Record:
     except OSError as error:
         raise CheckpointError(f"cannot create {path}: {error.strerror or error}") from None
     maker = Maker(commit() or f"version {__version__}", device(config.engine), torch.__version__)
-    record = replace(record, made=(*(old for old in record.made if old != maker), maker))
+    others = [old for old in record.made if replace(old, seconds=0.0) != maker]
+    seconds = sum(old.seconds for old in record.made if old not in others)
+    record = replace(record, made=(*others, replace(maker, seconds=seconds)))
     save_record(record, path)
     return record
+
+
+def _timed(record: Record, seconds: float) -> Record:
+    """The record with the time of a call added to its last maker's."""
+    *others, last = record.made
+    return replace(record, made=(*others, replace(last, seconds=last.seconds + seconds)))
 
 
 def _found(config: ReproduceConfig, rows: Sequence[PlannedRow], changes: Mapping[str, Any]) -> dict[str, Any]:

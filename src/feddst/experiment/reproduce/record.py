@@ -69,11 +69,15 @@ class RecordedRow:
 
 @dataclass(frozen=True)
 class Maker:
-    """One commit, device and version of PyTorch with which runs of the record were played."""
+    """One commit, device and version of PyTorch with which runs of the record were played, and for how long in all.
+
+    `seconds` is 0 in records that do not say.
+    """
 
     commit: str
     device: str
     torch: str
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from feddst.experiment.presets import STILL
 from feddst.experiment.reproduce.paired import Difference, paired_difference, pairs
 from feddst.experiment.reproduce.paper import PAPER, Reported
-from feddst.experiment.reproduce.record import Record, RecordedRow
+from feddst.experiment.reproduce.record import Maker, Record, RecordedRow
 from feddst.experiment.tables import Cell, escaped, meanings, pipes
-from feddst.experiment.wording import WAYS, counted
+from feddst.experiment.wording import WAYS, counted, duration
 
 TABLE = "table.md"
 NOTHING = "–"
@@ -114,7 +114,7 @@ def notes(record: Record) -> list[str]:
 
 def markdown(record: Record, pictures: Sequence[str] = ()) -> str:
     """The whole page."""
-    made = "; ".join(f"{maker.device}, PyTorch {maker.torch}, at {maker.commit}" for maker in record.made)
+    made = "; ".join(map(_maker, record.made))
     compared = differences(record)
     parts = [
         partial(record),
@@ -137,3 +137,8 @@ def _title(record: Record, name: str) -> str:
     """A row's title as part of a difference, where a spaced plus would be read as one."""
     title = next((row.title for row in record.rows if row.name == name), name)
     return title.removesuffix(" (μ = 1)").replace(" + ", "+")
+
+
+def _maker(maker: Maker) -> str:
+    time = f" in {duration(maker.seconds)}" if maker.seconds else ""
+    return f"{maker.device}, PyTorch {maker.torch}, at {maker.commit}{time}"
