@@ -241,3 +241,10 @@ def test_damage_that_concerns_a_process_stops_all_rows(small_mnist: Dataset, tmp
     with pytest.raises(CheckpointError, match="is damaged"):
         play(made(at_once=2, rounds=3000), tmp_path, small_mnist)
     assert len(RunDirectory(tmp_path / "feddst-seed0").rows()) < 3000
+
+
+def test_nothing_is_said_of_the_time_left_before_something_is_done(small_mnist: Dataset, tmp_path: Path) -> None:
+    listener = Listener(rounds=3)
+    reproduce(made(rounds=400), out=tmp_path, data=small_mnist, changes=SMALL, overseer=listener)
+    assert [view.left for view in listener.seen] == [None] * len(listener.seen)
+    assert listener.seen[0].line().endswith("accuracy –")

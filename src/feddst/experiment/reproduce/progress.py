@@ -17,6 +17,8 @@ from feddst.experiment.wording import counted, duration, percent
 NOTHING = "–"
 EVERY = 5.0
 """Seconds between two lines."""
+LEAST = 0.005
+"""The share of all work that must be done before anything is said of the time left: beginnings are slow."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,7 @@ class Overall:
             self._titles[news.row],
             news.round,
             mean(scores) if scores else None,
-            elapsed * (1 - done) / gained if gained > 0 else None,
+            elapsed * (1 - done) / gained if gained >= LEAST else None,
         )
 
 
