@@ -17,14 +17,18 @@ from feddst.protocol.minibatches import Indices, balanced
 _ATTENTION = threading.Lock()
 
 
-class Reporting(Protocol):
-    """What reports need of a client."""
+class Differentiable(Protocol):
+    """A client whose model autograd can go through."""
 
     job: Job
 
-    def mean_gradient(self, images: Tensor, temperature: float = 1.0) -> dict[str, Tensor]: ...
-
     def differentiable(self) -> tuple[nn.Module, dict[str, nn.Parameter]]: ...
+
+
+class Reporting(Differentiable, Protocol):
+    """What reports need of a client."""
+
+    def mean_gradient(self, images: Tensor, temperature: float = 1.0) -> dict[str, Tensor]: ...
 
 
 def make_reports(client: Reporting) -> dict[str, Tensors]:
@@ -59,7 +63,7 @@ def reported_images(labels: Indices, report: Report, batch: int, seed: int, roun
     return balanced(labels, batch, draws)
 
 
-def hessian_gradient(client: Reporting, images: Tensor, temperature: float) -> dict[str, Tensor]:
+def hessian_gradient(client: Differentiable, images: Tensor, temperature: float) -> dict[str, Tensor]:
     """Hg: the gradient of g·v for v = g held still."""
     module, params = client.differentiable()
     module.eval()

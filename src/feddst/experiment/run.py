@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -11,13 +11,13 @@ from torch import nn
 
 from feddst.data import Federation
 from feddst.engines import Assignment, Cohort, Evaluation, Exam, Member, Reply, Tally
-from feddst.engines.ticket import held_out_images
 from feddst.errors import CheckpointError, OptionError, TrainingError, WireError
 from feddst.experiment.cohort import Participant, participants
 from feddst.experiment.config import RunConfig, make_method, with_pins
 from feddst.experiment.costs import Formula, Ledger
 from feddst.experiment.exams import Examiner, Scores
 from feddst.experiment.metrics import GIB, Row, Summary, summarise
+from feddst.experiment.rounds import Arrival, Given, OpenRound
 from feddst.experiment.storage import Checkpoint, RunDirectory, identity_of
 from feddst.experiment.wording import counted
 from feddst.models import check_fit, initial_model, multiply_adds
@@ -26,7 +26,6 @@ from feddst.protocol import (
     Broadcast,
     ClientState,
     ClientWork,
-    Masks,
     ServerState,
     SparseSum,
     Tensors,
@@ -34,7 +33,7 @@ from feddst.protocol import (
     count_active,
     generator,
 )
-from feddst.protocol.tensors import count_each
+from feddst.protocol.tensors import movement
 from feddst.wire import (
     LARGEST_WEIGHT,
     Asked,
@@ -54,49 +53,6 @@ log = logging.getLogger(__name__)
 
 AUDIT_EVERY = 50
 """Where an engine counts bytes instead of writing them, it does both in one of so many rounds, drawn at random."""
-
-
-@dataclass(frozen=True)
-class Arrival:
-    """What is kept of one reply until the round ends: all but the update, which is in the sum.
-
-    `bits` by formula and `weight` are 0 if the update was refused.
-    """
-
-    client: int
-    bytes: int
-    mask_bytes: int
-    bits: int
-    weight: int
-    loss: float | None
-    state: ClientState
-
-
-@dataclass(frozen=True)
-class Given:
-    """Who was given which orders, and on how many images."""
-
-    client: int
-    work: ClientWork
-    images: int
-
-
-@dataclass
-class OpenRound:
-    """A round between its broadcast and its end; `given` and `arrivals` by place in the round."""
-
-    number: int
-    downlink: Downlink
-    total: SparseSum
-    began: float
-    given: list[Given] = field(default_factory=list)
-    price: tuple[ClientWork, Mapping[str, int] | None, int] | None = None
-    arrivals: dict[int, Arrival] = field(default_factory=dict)
-    refusals: list[str] = field(default_factory=list)
-
-    def in_order(self) -> list[Arrival]:
-        """What has arrived, in the order of places."""
-        return [arrival for _, arrival in sorted(self.arrivals.items())]
 
 
 class Run:
@@ -247,7 +203,7 @@ class Run:
                 self.clients[arrival.client] = arrival.state
         before, total = self.state, self._open.total
         self.state = self.method.aggregate(before, total) if self._enough(self._open) else before.next()
-        self._moved = _movement(before.masks, self.state.masks)
+        self._moved = movement(before.masks, self.state.masks)
         mask_moved = any(self._moved) or before.masks.keys() != self.state.masks.keys()
         if not mask_moved:
             self.state = replace(self.state, masks=before.masks)  # what follows from them need not be worked out again
@@ -342,7 +298,7 @@ class Run:
         assert self._open is not None
         given = self._open.given[place]
         active = self._open.downlink.reference.active if own is None or given.work.ticket is None else own
-        self._ledger.charge_training(given.work, active, _images(given))
+        self._ledger.charge_training(given.work, active, given.trained_on)
         self._open.arrivals[place] = arrival
 
     def _scheduled(self, round: int) -> bool:
@@ -359,7 +315,7 @@ class Run:
         """The update in a payload, added to the round's sum."""
         assert self._open is not None
         downlink = self._open.downlink
-        most = given.work.local.weight(_images(given))
+        most = given.work.local.weight(given.trained_on)
         asked = Asked(downlink.reference, given.work, given.client, most, self.config.wire)
         update = decode_update(payload, asked)
         try:
@@ -419,7 +375,7 @@ class Run:
             accuracy_global=scores.overall,
             accuracy_personal=scores.personal,
             loss=scores.loss,
-            train_loss=_mean_loss(ended.in_order()),
+            train_loss=ended.mean_loss(),
             density=sum(active.get(name, n) for name, n in self._prunable.items()) / size if size else 1.0,
             entered=self._moved[0],
             left=self._moved[1],
@@ -435,26 +391,3 @@ class Run:
             flops_sparse=self._ledger.flops_sparse,
             seconds=time.perf_counter() - ended.began,
         )
-
-
-def _movement(before: Masks, after: Masks) -> tuple[int, int]:
-    """How many weights entered the mask, and how many left it."""
-    if before is after:
-        return 0, 0
-    common = [name for name in after if name in before and after[name] is not before[name]]
-    entered = count_each(after[name] & ~before[name] for name in common)
-    left = count_each(before[name] & ~after[name] for name in common)
-    return sum(entered), sum(left)
-
-
-def _mean_loss(arrivals: Sequence[Arrival]) -> float | None:
-    """The mean over clients by weight; None if nobody trained."""
-    trained = [(arrival.loss, arrival.weight) for arrival in arrivals if arrival.loss is not None]
-    weight = sum(weight for _, weight in trained)
-    return sum(loss * weight for loss, weight in trained) / weight if weight else None
-
-
-def _images(given: Given) -> int:
-    """How many images a client trains on, or takes its reports over."""
-    ticket = given.work.ticket
-    return given.images if ticket is None else given.images - held_out_images(given.images, ticket.held_out)

@@ -47,6 +47,16 @@ def count_each(masks: Iterable[Tensor]) -> list[int]:
     return [count_kept(mask) for mask in every]
 
 
+def movement(before: Masks, after: Masks) -> tuple[int, int]:
+    """How many weights entered the mask, and how many left it."""
+    if before is after:
+        return 0, 0
+    common = [name for name in after if name in before and after[name] is not before[name]]
+    entered = count_each(after[name] & ~before[name] for name in common)
+    left = count_each(before[name] & ~after[name] for name in common)
+    return sum(entered), sum(left)
+
+
 def same_masks(some: Masks, others: Masks) -> bool:
     """Whether two sets of masks keep the same weights of the same layers."""
     return some.keys() == others.keys() and all(torch.equal(mask, others[name]) for name, mask in some.items())

@@ -9,7 +9,7 @@ from feddst.engines.native.chain import Chain, UnsupportedModelError
 from feddst.engines.stacked.flat import Flat
 from feddst.engines.stacked.kernels.batch import Batch, Planes, Slopes
 from feddst.engines.stacked.kernels.convolution import Convolution
-from feddst.engines.stacked.kernels.descent import Descent, descend
+from feddst.engines.stacked.kernels.descent import Descent
 from feddst.engines.stacked.kernels.gathering import gather
 from feddst.engines.stacked.kernels.linear import Linear
 from feddst.engines.stacked.kernels.loss import cross_entropy
@@ -18,7 +18,7 @@ from feddst.engines.stacked.kernels.pooling import Pool
 if TYPE_CHECKING:
     from feddst._native import Description
 
-__all__ = ["ChainGradients", "Descent", "descend"]
+__all__ = ["ChainGradients", "Descent"]
 
 _WIDEST_POOL = 5
 _MOST_CLASSES = 1024

@@ -224,16 +224,13 @@ class _Rows:
 
 @dataclass
 class _Alone:
-    """One model of a stage by itself, as reports see a client."""
+    """One model of a stage by itself, for what only autograd can do."""
 
     job: Job
     module: nn.Module
     stage: Stage
     flat: Flat
     row: int
-
-    def mean_gradient(self, images: Tensor, temperature: float = 1.0) -> dict[str, Tensor]:
-        raise NotImplementedError  # the trainer takes those of all models at once
 
     def differentiable(self) -> tuple[nn.Module, dict[str, nn.Parameter]]:
         row = slice(self.row, self.row + 1)

@@ -49,23 +49,6 @@ class Descent:
             _descend[grid](theta, gradient, start, stop, row, *self.arguments, self.near, _BLOCK, num_warps=8)
 
 
-def descend(
-    theta: Tensor,
-    velocity: Tensor,
-    gradient: Tensor,
-    masks: Tensor,
-    awake: Tensor,
-    *,
-    lr: float,
-    momentum: float,
-    l2: float,
-    mu: float = 0.0,
-    received: Tensor | None = None,
-) -> None:
-    """One SGD step in place, for all rows [M, width]: see `Descent`."""
-    Descent(velocity, masks, awake, lr, momentum, l2, mu, received)(theta, gradient)
-
-
 @triton.jit
 def update(theta, velocity, masks, received, at, known, slope, lr, momentum, l2, mu, near: tl.constexpr):
     """The step of the weights at some places of a model's row, from the loss's slopes in them; masks: those there."""

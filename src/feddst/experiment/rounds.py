@@ -1,0 +1,63 @@
+"""A round that is under way: who was given what, and what has come back."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from feddst.engines.ticket import held_out_images
+from feddst.protocol import ClientState, ClientWork, SparseSum
+from feddst.wire import Downlink
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """What is kept of one reply until the round ends: all but the update, which is in the sum.
+
+    `bits` by formula and `weight` are 0 if the update was refused.
+    """
+
+    client: int
+    bytes: int
+    mask_bytes: int
+    bits: int
+    weight: int
+    loss: float | None
+    state: ClientState
+
+
+@dataclass(frozen=True)
+class Given:
+    """Who was given which orders, and how many images that client has."""
+
+    client: int
+    work: ClientWork
+    images: int
+
+    @property
+    def trained_on(self) -> int:
+        """How many images it trains on, or takes its reports over."""
+        ticket = self.work.ticket
+        return self.images if ticket is None else self.images - held_out_images(self.images, ticket.held_out)
+
+
+@dataclass
+class OpenRound:
+    """A round between its broadcast and its end; `given` and `arrivals` by place in the round."""
+
+    number: int
+    downlink: Downlink
+    total: SparseSum
+    began: float
+    given: list[Given] = field(default_factory=list)
+    price: tuple[ClientWork, Mapping[str, int] | None, int] | None = None
+    arrivals: dict[int, Arrival] = field(default_factory=dict)
+    refusals: list[str] = field(default_factory=list)
+
+    def in_order(self) -> list[Arrival]:
+        """What has arrived, in the order of places."""
+        return [arrival for _, arrival in sorted(self.arrivals.items())]
+
+    def mean_loss(self) -> float | None:
+        """The mean over clients by weight; None if nobody trained."""
+        trained = [(arrival.loss, arrival.weight) for arrival in self.in_order() if arrival.loss is not None]
+        weight = sum(weight for _, weight in trained)
+        return sum(loss * weight for loss, weight in trained) / weight if weight else None
