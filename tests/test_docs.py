@@ -13,7 +13,9 @@ from feddst.experiment.reproduce.table import cell
 
 ROOT = Path(__file__).parents[1]
 RESULTS, README, STACKED = ((ROOT / name).read_text() for name in ("docs/results.md", "README.md", "docs/stacked.md"))
-TEXT, CODE = (load_record(ROOT / f"results/table1-{reading}") for reading in ("paper", "published"))
+TEXT, CODE, CIFAR = (
+    load_record(ROOT / f"results/{name}") for name in ("table1-paper", "table1-published", "table2-paper")
+)
 NAMES = {"FedAvgM": "fedavgm", "RandomMask": "randommask", "FedDST": "feddst"}
 
 
@@ -26,6 +28,13 @@ def cells(page: str, title: str) -> list[str]:
 def found(record: Record, name: str) -> list[str]:
     [row] = [row for row in record.rows if row.name == name]
     return [str(cell(record, row, cap)) for cap in record.caps]
+
+
+def spread(record: Record, name: str) -> str:
+    """The worst and the best seed of a row at the last cap."""
+    [row] = [row for row in record.rows if row.name == name]
+    best = row.best(record.caps[-1]).values()
+    return f"{min(best):.0f} and {max(best):.0f}"
 
 
 def in_a_line(page: str) -> str:
@@ -45,6 +54,14 @@ def test_the_rows_as_the_code_has_them_and_as_reported(title: str) -> None:
     assert cells(RESULTS, f"{title}, reported") == reported
 
 
+@pytest.mark.parametrize("title", NAMES)
+def test_the_rows_of_table_2(title: str) -> None:
+    reported = [f"{one.mean:.2f} ± {one.spread:.2f}" for one in PAPER["table2"][NAMES[title]]]
+    assert cells(RESULTS, f"{title}, CIFAR-10, paper's text") == found(CIFAR, NAMES[title])
+    assert cells(RESULTS, f"{title}, CIFAR-10, reported") == reported
+    assert cells(README, f"{title}, CIFAR-10") == found(CIFAR, NAMES[title])
+
+
 @pytest.mark.parametrize(
     ("record", "one", "other", "cap", "pages"),
     [
@@ -59,6 +76,14 @@ def test_the_rows_as_the_code_has_them_and_as_reported(title: str) -> None:
         (TEXT, "feddst", "fedavgm-bfloat16", 4.0, (RESULTS,)),
         (TEXT, "fedprox", "fedavgm", 4.0, (RESULTS,)),
         (TEXT, "feddst+fedprox", "feddst", 4.0, (RESULTS,)),
+        *((CIFAR, "feddst", "randommask", cap, (RESULTS,)) for cap in (4.0, 8.0, 12.0, 16.0)),
+        *(
+            (CIFAR, "feddst", other, cap, (RESULTS,))
+            for other in ("fedavgm", "fedavgm-bfloat16")
+            for cap in (4.0, 16.0)
+        ),
+        (CIFAR, "fedprox", "fedavgm", 16.0, (RESULTS,)),
+        *((CIFAR, "feddst+fedprox", "feddst", cap, (RESULTS,)) for cap in (4.0, 16.0)),
     ],
 )
 def test_paired_differences(record: Record, one: str, other: str, cap: float, pages: tuple[str, ...]) -> None:
@@ -71,9 +96,23 @@ def test_grasp_is_said_to_spread_as_it_does() -> None:
     words = in_a_line(RESULTS)
     assert f"({found(TEXT, 'grasp')[-1]} at 4 GiB)" in words
     assert f"left: {found(CODE, 'grasp')[-1]}." in words
-    [row] = [row for row in TEXT.rows if row.name == "grasp"]
-    best = row.best(4.0).values()
-    assert f"between {min(best):.0f} and {max(best):.0f} %" in words
+    assert f"between {spread(TEXT, 'grasp')} % (88" in words
+    assert f"between {spread(CIFAR, 'grasp')} % ({found(CIFAR, 'grasp')[-1]} at 16 GiB)" in words
+
+
+def test_one_seed_of_fedavgm_never_learns_as_the_code_has_it() -> None:
+    [row] = [row for row in CODE.rows if row.name == "fedavgm-still"]
+    worst, *others = sorted(row.best(4.0).values())
+    assert worst < 20
+    assert f"end between {others[0]:.1f} and {others[-1]:.1f} %" in in_a_line(RESULTS)
+    assert f"the mean is {found(CODE, 'fedavgm-still')[-1]}." in in_a_line(RESULTS)
+
+
+@pytest.mark.parametrize(("record", "words"), [(CODE, "took 6 min 5 s on one H200"), (CIFAR, "9 min 56 s")])
+def test_seconds_taken(record: Record, words: str) -> None:
+    minutes, seconds = divmod(round(sum(one.seconds for one in record.made)), 60)
+    assert f"{minutes} min {seconds} s" in words
+    assert words in in_a_line(RESULTS)
 
 
 def test_steps_on_a_gpu() -> None:

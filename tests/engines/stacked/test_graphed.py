@@ -36,11 +36,13 @@ def trainers() -> tuple[Flat, GraphTrainer, VmapTrainer]:
     torch.manual_seed(0)
     module = nn.Sequential(
         nn.Conv2d(1, 2, 3), nn.MaxPool2d(3, 1), nn.ReLU(), nn.Flatten(), nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 3)
-    ).to(DEVICE)
+    )
+    chain = read_chain(module, (1, 6, 6))
+    module.to(DEVICE)
     images = Images(torch.randn(60, 1, 6, 6, device=DEVICE), torch.randint(0, 3, (60,), device=DEVICE))
     flat = Flat({name: tuple(value.shape) for name, value in module.named_parameters()})
     plain = VmapTrainer(module, flat, images)
-    return flat, GraphTrainer(read_chain(module, (1, 6, 6)), flat, images, exact=True, fallback=plain), plain
+    return flat, GraphTrainer(chain, flat, images, exact=True, fallback=plain), plain
 
 
 def begun(trainer: Trainer, flat: Flat) -> Stage:

@@ -73,4 +73,4 @@ def _floor(record: Record) -> float | None:
 
 def _title(record: Record) -> str:
     spread = spread_in_words(record.seeds) if record.seeds > 1 else "one seed"
-    return f"{record.data}; {READINGS[record.reading]}; {spread}"
+    return f"{record.data}\n{READINGS[record.reading]}; {spread}"
