@@ -32,5 +32,9 @@ class WireError(FeddstError):
     """Bytes that came over the wire are damaged, or not what was asked for."""
 
 
+class FlowerError(FeddstError):
+    """Flower is missing, or a federation under it cannot be begun or gone on with."""
+
+
 class AuditError(FeddstError):
     """What was counted or added up without being sent is not what was sent: an error in this package."""

@@ -4,6 +4,7 @@ from feddst.data.config import DataConfig
 from feddst.data.dataset import Dataset
 from feddst.data.federation import Federation
 from feddst.data.partition import Partition, split
+from feddst.data.roster import Roster
 from feddst.data.sources import federate, load
 
-__all__ = ["DataConfig", "Dataset", "Federation", "Partition", "federate", "load", "split"]
+__all__ = ["DataConfig", "Dataset", "Federation", "Partition", "Roster", "federate", "load", "split"]

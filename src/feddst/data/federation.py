@@ -86,6 +86,25 @@ class Federation:
         """How many clients there are."""
         return len(self.partition.train)
 
+    @property
+    def example(self) -> Tensor:
+        """A network input [1, *input_shape]."""
+        return self.dataset.inputs(self.dataset.test_images[:1])
+
+    @property
+    def num_classes(self) -> int:
+        """How many classes there are."""
+        return self.dataset.num_classes
+
+    @property
+    def client_tests(self) -> tuple[Indices, ...]:
+        """Each client's test images, by their positions."""
+        return self.partition.test
+
+    def num_images(self, client: int) -> int:
+        """How many training images a client has."""
+        return len(self.partition.train[client])
+
     def client_data(self, client: int) -> tuple[Tensor, Tensor]:
         """Network inputs float [n, *input_shape] and int64 labels [n] of one client's training images."""
         indices = torch.tensor(self.partition.train[client])

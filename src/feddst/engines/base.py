@@ -52,6 +52,18 @@ class Reply:
 
 
 @dataclass(frozen=True)
+class Failure:
+    """What comes instead of a reply where clients are somebody else's machines: why there is none.
+
+    `size` is how many bytes came all the same. If not `sent`, the client was not even given its assignment.
+    """
+
+    reason: str
+    size: int = 0
+    sent: bool = True
+
+
+@dataclass(frozen=True)
 class Job:
     """An assignment unpacked: what a client works on.
 
@@ -150,8 +162,11 @@ class Evaluation:
     loss: float
 
 
-Deliver = Callable[[int, Reply], None]
-"""Takes a reply, and the index of its assignment. May be called in another thread than the one that waits for it."""
+Deliver = Callable[[int, Reply | Failure], bool]
+"""Takes what came of the assignment of an index, and says whether it could be used.
+
+May be called in another thread than the one that waits for it.
+"""
 
 
 class Engine(Protocol):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from feddst.data import Federation
+from feddst.data import Federation, Roster
 from feddst.engines import Evaluation, Exam
 from feddst.experiment.metrics import client_accuracies, worst_tenth
 from feddst.methods import Method
@@ -29,12 +29,14 @@ class Examiner:
     """Sets exams: one for the global model, and one for each client that has a model of its own."""
 
     method: Method
-    federation: Federation
+    federation: Federation | Roster
     seed: int
     personal_images: int
 
     def exams(self, state: ServerState, clients: Mapping[int, ClientState]) -> list[Exam]:
-        """The global model's exam, then those of clients by rising number."""
+        """The global model's exam, then those of clients by rising number; none where there is nothing to test on."""
+        if not self.federation.client_tests:
+            return []
         own = [(c, self.method.personal(state, kept)) for c, kept in sorted(clients.items())]
         whole = Exam(state.params, state.buffers)
         return [whole, *(Exam(model, state.buffers, self._images(c)) for c, model in own if model is not None)]
@@ -45,7 +47,7 @@ class Examiner:
             return Scores()
         first, *others = results
         correct = first.correct.numpy()
-        each = client_accuracies(correct, self.federation.partition.test)
+        each = client_accuracies(correct, self.federation.client_tests)
         accuracy, worst, overall = float(each.mean()), worst_tenth(each), float(correct.mean())
         personal = None
         if others:
@@ -56,6 +58,6 @@ class Examiner:
 
     def _images(self, client: int) -> torch.Tensor:
         """Some of a client's test images, the same in every round."""
-        mine = self.federation.partition.test[client]
+        mine = self.federation.client_tests[client]
         draws = generator(self.seed, "personal test", client=client)
         return torch.from_numpy(np.sort(draws.permutation(mine)[: self.personal_images]))

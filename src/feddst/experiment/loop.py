@@ -5,7 +5,7 @@ from typing import Protocol
 
 import torch
 
-from feddst.engines import AnyEngine, Cohort, CohortEngine, Engine, Exam, Reply
+from feddst.engines import AnyEngine, Cohort, CohortEngine, Engine, Exam, Failure, Reply
 from feddst.engines.conditions import reproducible
 from feddst.errors import TrainingError
 from feddst.experiment.metrics import Row
@@ -95,9 +95,9 @@ def _round(runs: Sequence[Run], engine: AnyEngine, watcher: Watcher) -> dict[Run
 def _train_clients(runs: Sequence[Run], engine: Engine) -> None:
     given = [(run, place, assignment) for run in runs for place, assignment in enumerate(run.open_round())]
 
-    def receive(index: int, reply: Reply) -> None:
+    def receive(index: int, reply: Reply | Failure) -> bool:
         run, place, _ = given[index]
-        run.receive(place, reply)
+        return run.receive(place, reply)
 
     engine.train([assignment for _, _, assignment in given], receive)
 

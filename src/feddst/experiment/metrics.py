@@ -41,8 +41,9 @@ class Row:
     `accuracy_worst` the mean over the worst tenth of them, `accuracy_global` the plain one on all test images,
     `accuracy_personal` the mean of each client's own model on (some of) its own test images, for methods whose
     clients have models of their own. `clients` is how many updates were averaged, `refused` how many could not be
-    used. Bytes, as they were sent, bits, by formula, and FLOPs are totals since the first round; `…_mask_bytes` are
-    those bytes that were masks.
+    used, `missing` how many clients did not answer in time or could not be asked, `late` how many answers came after
+    their round had ended. Bytes, as they were sent, bits, by formula, and FLOPs are totals since the first round;
+    `…_mask_bytes` are those bytes that were masks.
     """
 
     round: int
@@ -66,6 +67,8 @@ class Row:
     flops_dense: int
     flops_sparse: int
     seconds: float
+    missing: int = 0
+    late: int = 0
 
     def unevaluated(self) -> "Row":
         """The row as it would be had the round not been evaluated."""

@@ -26,11 +26,15 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Given:
-    """Who was given which orders, and how many images that client has."""
+    """Who was given which orders, and how many images that client has.
+
+    `download` are the bytes that were sent to it, and those of them that are the mask.
+    """
 
     client: int
     work: ClientWork
     images: int
+    download: tuple[int, int]
 
     @property
     def trained_on(self) -> int:
@@ -51,10 +55,15 @@ class OpenRound:
     price: tuple[ClientWork, Mapping[str, int] | None, int] | None = None
     arrivals: dict[int, Arrival] = field(default_factory=dict)
     refusals: list[str] = field(default_factory=list)
+    late: int = 0
 
     def in_order(self) -> list[Arrival]:
         """What has arrived, in the order of places."""
         return [arrival for _, arrival in sorted(self.arrivals.items())]
+
+    def missing(self) -> list[int]:
+        """The clients that were asked and have not answered."""
+        return [given.client for place, given in enumerate(self.given) if place not in self.arrivals]
 
     def mean_loss(self) -> float | None:
         """The mean over clients by weight; None if nobody trained."""

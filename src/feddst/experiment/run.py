@@ -9,8 +9,8 @@ from functools import partial
 import torch
 from torch import nn
 
-from feddst.data import Federation
-from feddst.engines import Assignment, Cohort, Evaluation, Exam, Member, Reply, Tally
+from feddst.data import Federation, Roster
+from feddst.engines import Assignment, Cohort, Evaluation, Exam, Failure, Member, Reply, Tally
 from feddst.errors import CheckpointError, OptionError, TrainingError, WireError
 from feddst.experiment.cohort import Participant, participants
 from feddst.experiment.config import RunConfig, make_method, with_pins
@@ -60,24 +60,36 @@ class Run:
 
     For engines that train whole cohorts `open_cohort` and `receive_all` stand in for the first two.
 
+    Where clients are `strangers`, on machines of their own, none of them can end the run: a round that comes to nothing
+    leaves the model as it was. `spare` clients are asked in each round beyond those that are needed.
+
     `stopped_by` is `rounds` or `cap` once the run has come to its end, else empty.
     """
 
     def __init__(
-        self, config: RunConfig, federation: Federation, module: nn.Module, directory: RunDirectory | None = None
+        self,
+        config: RunConfig,
+        federation: Federation | Roster,
+        module: nn.Module,
+        directory: RunDirectory | None = None,
+        *,
+        strangers: bool = False,
+        spare: int = 0,
     ) -> None:
         config = with_pins(config)
         model = initial_model(module, prunable=config.model.prunable, dense=config.model.dense)
         self.config = config
         self.federation = federation
         self.method = make_method(config)
-        example = federation.dataset.inputs(federation.dataset.test_images[:1])
-        check_fit(module, example, federation.dataset.num_classes)
+        example = federation.example
+        check_fit(module, example, federation.num_classes)
         costs = partial(layer_times, module, example, config.local.batch, model.layers)
         self.state = self.method.init(replace(model, layer_times=costs), config.seed)
         self.clients: dict[int, ClientState] = {}
         self.rows: list[Row] = []
         self.directory = directory
+        self._strangers = strangers
+        self._cohort = replace(config.cohort, size=min(config.cohort.size + spare, federation.num_clients))
         self._first_round = self.state.round
         self._prunable = {layer.name: layer.size for layer in model.layers}
         check_size(model_layout(model.params, model.buffers))
@@ -135,7 +147,8 @@ class Run:
         price = self._ledger.download_price(reference)
         for who in self._participants():
             parcel = opened.downlink.parcel_for(who.client)
-            self._ledger.down.add(len(parcel.payload), mask_bytes(parcel.payload))
+            sizes = len(parcel.payload), mask_bytes(parcel.payload)
+            self._ledger.down.add(*sizes)
             self._ledger.book_download(who.client, price)
             if who.work is not None:
                 inputs, labels = self.federation.client_data(who.client)
@@ -145,40 +158,55 @@ class Run:
                         who.client, self.state.seed, parcel, who.work, inputs, labels, kept, self.config.wire, initial
                     )
                 )
-                opened.given.append(Given(who.client, who.work, len(labels)))
+                opened.given.append(Given(who.client, who.work, self.federation.num_images(who.client), sizes))
         return assignments
 
     def open_cohort(self) -> Cohort:
         """The same for an engine that adds updates up itself: what is sent is counted instead of written."""
+        assert isinstance(self.federation, Federation)
         opened, audited = self._begin(), self._audited()
         members: list[Member] = []
         initial: Tensors = {}
         price = self._ledger.download_price(opened.downlink.reference)
         for who in self._participants():
-            self._ledger.down.add(*opened.downlink.sizes_for(who.client, audited=audited))
+            sizes = opened.downlink.sizes_for(who.client, audited=audited)
+            self._ledger.down.add(*sizes)
             self._ledger.book_download(who.client, price)
             if who.work is not None:
                 images = self.federation.partition.train[who.client]
                 initial = initial or self._initial(who.work)
                 members.append(Member(who.client, who.work, images, self.clients.get(who.client, ClientState())))
-                opened.given.append(Given(who.client, who.work, len(images)))
+                opened.given.append(Given(who.client, who.work, len(images), sizes))
         downlink = opened.downlink
         correction = downlink.correction
         return Cohort(self.state.seed, downlink.reference, members, self.config.wire, initial, correction, audited)
 
-    def receive(self, place: int, reply: Reply) -> None:
-        """Take in one client's reply, in whatever order replies come."""
+    def receive(self, place: int, reply: Reply | Failure) -> bool:
+        """Take in one client's reply, in whatever order replies come. Returns whether it could be used."""
         assert self._open is not None
         given = self._open.given[place]
+        if isinstance(reply, Failure):
+            self._fail(place, reply)
+            return False
         loss = reply.loss if given.work.train else None
         try:
             update = self._read(reply.payload, given)
         except WireError as error:
             self._refuse(place, len(reply.payload), loss, reply.state, str(error))
-        else:
-            own = None if update.masks is None else count_active(update.masks)
-            sizes, bits = (len(reply.payload), mask_bytes(reply.payload)), self._price(given, own)
-            self._take(place, Arrival(given.client, *sizes, bits, update.weight, loss, reply.state), own)
+            return False
+        own = None if update.masks is None else count_active(update.masks)
+        sizes, bits = (len(reply.payload), mask_bytes(reply.payload)), self._price(given, own)
+        self._take(place, Arrival(given.client, *sizes, bits, update.weight, loss, reply.state), own)
+        return True
+
+    def receive_late(self) -> None:
+        """An answer came when its round had ended: it is left alone, and counted."""
+        assert self._open is not None
+        self._open.late += 1
+
+    def forget_holders(self) -> None:
+        """Do not rely on any client's still having what it was sent before."""
+        self._history.restore({}, {})
 
     def receive_all(self, tally: Tally) -> None:
         """Take in what came of a cohort."""
@@ -195,6 +223,8 @@ class Run:
     def close_round(self) -> bool:
         """Book what came, in the order of places, and aggregate. Returns whether the new model is to be evaluated."""
         assert self._open is not None
+        for client in self._open.missing():
+            self._history.forget(client)
         for arrival in self._open.in_order():
             self._ledger.up.add(arrival.bytes, arrival.mask_bytes)
             if arrival.weight:
@@ -284,14 +314,30 @@ class Run:
             self._open.price = last = (given.work, own, bits)
         return last[2]
 
+    def _fail(self, place: int, failure: Failure) -> None:
+        """Note that a client has not answered as it should, or could not be asked; what it computed is not known."""
+        assert self._open is not None
+        given = self._open.given[place]
+        if failure.sent:
+            self._note_refusal(given.client, failure.reason)
+            self._open.arrivals[place] = Arrival(given.client, failure.size, 0, 0, 0, None, ClientState())
+            return
+        log.warning("round %d: client %d was not asked: %s", self._open.number, given.client, failure.reason)
+        size, mask = given.download
+        self._ledger.down.add(-size, -mask)
+
     def _refuse(self, place: int, size: int, loss: float | None, state: ClientState, reason: str) -> None:
         """Note an update that cannot be used."""
         assert self._open is not None
         client = self._open.given[place].client
+        self._note_refusal(client, reason)
+        self._take(place, Arrival(client, size, 0, 0, 0, loss, state), None)
+
+    def _note_refusal(self, client: int, reason: str) -> None:
+        assert self._open is not None
         log.warning("round %d: the update of client %d was refused: %s", self._open.number, client, reason)
         self._open.refusals.append(f"client {client}'s because {reason}")
         self._history.forget(client)
-        self._take(place, Arrival(client, size, 0, 0, 0, loss, state), None)
 
     def _take(self, place: int, arrival: Arrival, own: Mapping[str, int] | None) -> None:
         """Note what arrived, and what it took to make it; only of a ticket the client trains with masks of its own."""
@@ -307,7 +353,7 @@ class Run:
     def _participants(self) -> list[Participant]:
         """Who takes part in the round about to begin, worked out once."""
         if self._coming is None or self._coming[0] is not self.state:
-            found = participants(self.method, self.state, self.config.cohort, self.federation.num_clients)
+            found = participants(self.method, self.state, self._cohort, self.federation.num_clients)
             self._coming = self.state, found
         return self._coming[1]
 
@@ -321,6 +367,8 @@ class Run:
         try:
             self._open.total.add(downlink.unrounded(update))
         except TrainingError as error:
+            if self._strangers:
+                raise WireError(str(error)) from None
             raise TrainingError(f"client {given.client} diverged in round {self.state.round}: {error}") from None
         return update
 
@@ -330,7 +378,7 @@ class Run:
         if updates >= least:
             return True
         found = f"round {ended.number} has {counted(updates, 'update')}, fewer than min_clients ({least})"
-        if ended.refusals and updates + len(ended.refusals) >= least:
+        if not self._strangers and ended.refusals and updates + len(ended.refusals) >= least:
             raise TrainingError(f"{found}; refused: {'; '.join(ended.refusals)}")
         log.warning("%s: the model stays as it is", found)
         return False
@@ -390,4 +438,6 @@ class Run:
             flops_dense=self._ledger.flops_dense,
             flops_sparse=self._ledger.flops_sparse,
             seconds=time.perf_counter() - ended.began,
+            missing=len(ended.missing()),
+            late=ended.late,
         )

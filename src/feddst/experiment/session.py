@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch import nn
 
-from feddst.data import Dataset, Federation, federate
+from feddst.data import Dataset, Federation, Roster, federate
 from feddst.engines import make_engine
 from feddst.errors import CheckpointError, DataError, OptionError
 from feddst.experiment.config import RunConfig
@@ -55,7 +55,7 @@ def run(
     if isinstance(data, Federation):
         config = updated(config, {"data.clients": data.num_clients})
     config.check()
-    directory = _directory(out, config, resume)
+    directory = run_directory(out, config, resume)
     federation = data if isinstance(data, Federation) else federate(config.data, config.seed, data)
     one, module = open_run(config, federation, model, directory, resume)
     with closing(make_engine(config.engine, module, federation.dataset)) as engine:
@@ -74,7 +74,7 @@ def _checked_types(config: RunConfig | None, data: Dataset | Federation | None) 
     return config or RunConfig()
 
 
-def _directory(out: str | Path | None, config: RunConfig, resume: bool) -> RunDirectory | None:
+def run_directory(out: str | Path | None, config: RunConfig, resume: bool) -> RunDirectory | None:
     """The run's directory, refused before any work if it cannot be used."""
     if out is None:
         if resume:
@@ -89,12 +89,22 @@ def _directory(out: str | Path | None, config: RunConfig, resume: bool) -> RunDi
 
 
 def open_run(
-    config: RunConfig, federation: Federation, model: ModuleSource | None, directory: RunDirectory | None, resume: bool
+    config: RunConfig,
+    federation: Federation | Roster,
+    model: ModuleSource | None,
+    directory: RunDirectory | None,
+    resume: bool,
+    *,
+    strangers: bool = False,
+    spare: int = 0,
 ) -> tuple[Run, nn.Module]:
-    """A run that is ready for its next round, and its network; its directory is made, or gone on with."""
-    source = _built_in(config, federation.dataset) if model is None else model
+    """A run that is ready for its next round, and its network; its directory is made, or gone on with.
+
+    `strangers` and `spare` are for clients on machines of their own, as `Run` says.
+    """
+    source = built_in(config, federation) if model is None else model
     module = copy.deepcopy(make_module(source, config.seed)).cpu()
-    one = Run(config, federation, module, directory)
+    one = Run(config, federation, module, directory, strangers=strangers, spare=spare)
     if directory is not None and resume:
         one.resume()
         if not one.stopped_by:
@@ -107,5 +117,7 @@ def open_run(
     return one, module
 
 
-def _built_in(config: RunConfig, dataset: Dataset) -> ModuleSource:
-    return lambda: network(config.model, dataset.input_shape, dataset.num_classes)
+def built_in(config: RunConfig, federation: Federation | Roster) -> ModuleSource:
+    """The network that a config names, for data like these."""
+    shape = tuple(federation.example.shape[1:])
+    return lambda: network(config.model, shape, federation.num_classes)

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from feddst.data import Federation
+from feddst.data import Federation, Roster
 from feddst.errors import CheckpointError
 from feddst.experiment import toml
 from feddst.experiment.config import RunConfig, differences, reaches, stored_options
@@ -201,12 +201,15 @@ def occupied(path: Path) -> bool:
     return any(not entry.name.endswith(_PARTIAL) for entry in path.iterdir())
 
 
-def identity_of(model: InitialModel, federation: Federation) -> str:
+def identity_of(model: InitialModel, federation: Federation | Roster) -> str:
     """A digest of the model's shape, the data and its split, to notice when a checkpoint belongs to others."""
-    dataset, partition = federation.dataset, federation.partition
     digest = hashlib.blake2b(digest_size=16)
     for name, value in [*model.params.items(), *model.buffers.items()]:
         digest.update(f"{name} {tuple(value.shape)} {value.dtype}".encode())
+    if isinstance(federation, Roster):
+        digest.update(federation.description_of_data())
+        return digest.hexdigest()
+    dataset, partition = federation.dataset, federation.partition
     for tensor in (dataset.train_images, dataset.train_labels, dataset.test_images, dataset.test_labels):
         digest.update(f"{tuple(tensor.shape)} {tensor.dtype}".encode())
         digest.update(tensor.contiguous().view(-1).view(torch.uint8).numpy().data)

@@ -85,7 +85,7 @@ def client_app(path: str) -> ClientApp:
     def train(message: Message, context: Context) -> Message:
         job, module = resident(path)
         client = job.client(int(context.node_config["partition-id"]))
-        module.load_state_dict(message.content["arrays"].to_torch_state_dict())
+        module.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
         train_client(module, client, job.training)
         metrics = MetricRecord({"num-examples": len(client[1])})
         content = RecordDict({"arrays": ArrayRecord(module.state_dict()), "metrics": metrics})

@@ -9,7 +9,7 @@ import torch
 
 T = TypeVar("T")
 Task = Callable[[], T]
-Deliver = Callable[[int, T], None]
+Deliver = Callable[[int, T], object]
 """Takes a result, and the index of its task."""
 
 

@@ -1,0 +1,45 @@
+"""Clients whose images stay with them: what a server knows that has never seen any."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from feddst.data.partition import Indices
+from feddst.errors import DataError
+
+
+@dataclass(frozen=True, eq=False)
+class Roster:
+    """Stands in for a `Federation` where clients are elsewhere.
+
+    `example` is an input [1, *input_shape] like theirs; `images` is how many images each of them says it has, which may
+    become known only while a run goes on.
+    """
+
+    example: Tensor
+    num_classes: int
+    num_clients: int
+    images: Mapping[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.num_clients < 1:
+            raise DataError(f"a federation needs at least one client, got {self.num_clients}")
+
+    @property
+    def client_tests(self) -> tuple[Indices, ...]:
+        """Nothing can be tested here."""
+        return ()
+
+    def num_images(self, client: int) -> int:
+        """How many training images a client says it has; 0 if it has not said."""
+        return self.images.get(client, 0)
+
+    def client_data(self, client: int) -> tuple[Tensor, Tensor]:
+        """No images, and no labels: they are elsewhere."""
+        return self.example[:0], torch.zeros(0, dtype=torch.int64)
+
+    def description_of_data(self) -> bytes:
+        """What a digest of the data can be made of."""
+        return f"{list(self.example.shape)} {self.num_classes} {self.num_clients}".encode()

@@ -1,0 +1,127 @@
+"""The engine whose clients are Flower nodes."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from flwr.app import Message
+from flwr.serverapp import Grid
+
+from feddst.engines.base import Assignment, Deliver, Evaluation, Exam, Failure
+from feddst.engines.flower.conduct import Conduct
+from feddst.engines.flower.config import FlowerConfig
+from feddst.engines.flower.letters import read_reply, work_letter
+from feddst.engines.flower.nodes import Nodes
+from feddst.engines.flower.orders import Orders
+from feddst.engines.flower.post import Post
+
+LIFE = 2.0
+"""How long a message lives, in deadlines: what comes late should still come, and be counted."""
+
+
+@dataclass
+class _Errand:
+    """An assignment that is out: its index, its client, and when nobody need look for the answer any more."""
+
+    index: int
+    client: int
+    until: float
+
+
+class FlowerEngine:
+    """Sends assignments to nodes, and delivers what comes back until there is enough or the time is over.
+
+    `run` names the run, for what clients keep; `late` hears of every answer that comes after its round; `evaluate`
+    tests models on this machine. `images` will say how many images each client has.
+    """
+
+    def __init__(
+        self,
+        grid: Grid,
+        config: FlowerConfig,
+        *,
+        run: str,
+        clients: int,
+        images: dict[int, int],
+        evaluate: Callable[[Sequence[Exam]], list[Evaluation]],
+        late: Callable[[], None],
+    ) -> None:
+        self._config = config
+        self._run = run
+        self._post = Post(grid)
+        self.nodes = Nodes(grid, self._post, clients, images, config.wait + LIFE * config.deadline)
+        self._conduct = Conduct(config.failures, config.rest)
+        self._evaluate = evaluate
+        self._late = late
+        self._out: dict[str, _Errand] = {}
+        self._overdue: dict[str, _Errand] = {}
+
+    def train(self, assignments: Sequence[Assignment], deliver: Deliver) -> None:
+        end = time.monotonic() + self._config.deadline
+        enough = max(1, len(assignments) - self._config.spare)
+        errands = self.compose(assignments, deliver)
+        for (index, letter), name in zip(errands, self._post.send([letter for _, letter in errands]), strict=True):
+            if name:
+                self.expect(letter, index, assignments[index].client)
+            else:
+                deliver(index, Failure("the message could not be sent", sent=False))
+        while self._out and enough and time.monotonic() < end:
+            for message in self._post.collect([*self._out, *self._overdue, *self.nodes.unanswered]):
+                enough -= self.take(message, deliver)
+                if not enough:
+                    break
+            else:
+                self.nodes.look()
+                self._post.pause()
+        self.call_time(in_time=not enough)
+
+    def compose(self, assignments: Sequence[Assignment], deliver: Deliver) -> list[tuple[int, Message]]:
+        """The letters of a round, with their assignments' indices; a client that is not there, or rests, gets none."""
+        self._conduct.next_round()
+        self.nodes.look()
+        letters: list[tuple[int, Message]] = []
+        for index, one in enumerate(assignments):
+            node = self.nodes.of(one.client)
+            if node is None or self._conduct.rests(one.client):
+                reason = "it rests after several failures" if node is not None else "no node serves it now"
+                deliver(index, Failure(reason, sent=False))
+                continue
+            orders = Orders(self._run, one.client, one.seed, one.work, one.wire)
+            letters.append((index, work_letter(node, one.parcel.payload, orders, LIFE * self._config.deadline)))
+        return letters
+
+    def expect(self, letter: Message, index: int, client: int) -> None:
+        """A letter has been sent."""
+        until = time.monotonic() + LIFE * self._config.deadline
+        self._out[letter.metadata.message_id] = _Errand(index, client, until)
+
+    def take(self, message: Message, deliver: Deliver) -> bool:
+        """Deal with a message that came; whether it was an update that could be used."""
+        name = message.metadata.reply_to_message_id
+        if name in self._overdue:
+            del self._overdue[name]
+            if not message.has_error():
+                self._late()
+            return False
+        errand = self._out.pop(name, None)
+        if errand is None:
+            self.nodes.take([message])
+            return False
+        used = deliver(errand.index, read_reply(message))
+        (self._conduct.well if used else self._conduct.badly)(errand.client)
+        return used
+
+    def call_time(self, *, in_time: bool) -> None:
+        """The round is over; who has not answered failed, unless there were answers enough before."""
+        now = time.monotonic()
+        self._overdue = {name: errand for name, errand in (self._overdue | self._out).items() if errand.until > now}
+        if not in_time:
+            for errand in self._out.values():
+                self._conduct.badly(errand.client)
+        self._out = {}
+
+    def evaluate(self, exams: Sequence[Exam]) -> list[Evaluation]:
+        return self._evaluate(exams)
+
+    def close(self) -> None:
+        """Nothing to let go of: nodes belong to Flower."""

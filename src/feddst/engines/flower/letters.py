@@ -1,0 +1,100 @@
+"""Flower messages: payloads of our wire format, which Flower carries without looking into them."""
+
+import math
+from dataclasses import dataclass
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+
+from feddst.engines.base import Failure, Reply
+from feddst.engines.flower.orders import Orders, read_orders, write_orders
+from feddst.errors import WireError
+from feddst.protocol import ClientState
+
+WORK, HELLO = "train.feddst", "query.feddst"
+"""The types of the messages that ask for an update, and who is there."""
+
+STYPE = "feddst.v1"
+"""What Flower is told of how a payload is serialised: that it is not its business."""
+
+_PAYLOAD, _ORDERS, _METRICS = "payload", "orders", "metrics"
+_LONGEST_REASON = 300
+
+
+@dataclass(frozen=True)
+class Introduction:
+    """What a node says of itself: which client it is, and how many images it has."""
+
+    client: int
+    images: int
+
+
+def work_letter(node: int, payload: bytes, orders: Orders, ttl: float) -> Message:
+    """A broadcast with orders, for one node."""
+    content = RecordDict({_PAYLOAD: _wrapped(payload), _ORDERS: ConfigRecord({"json": write_orders(orders)})})
+    return Message(content, node, WORK, ttl=ttl)
+
+
+def read_work(message: Message) -> tuple[Orders, bytes]:
+    """Orders and payload of such a letter; raises `WireError`."""
+    text = message.content.config_records.get(_ORDERS, ConfigRecord()).get("json")
+    if not isinstance(text, str):
+        raise WireError("the message has no orders")
+    return read_orders(text), _unwrapped(message.content)
+
+
+def reply_letter(message: Message, reply: Reply) -> Message:
+    """What goes back."""
+    content = RecordDict({_PAYLOAD: _wrapped(reply.payload), _METRICS: MetricRecord({"loss": reply.loss})})
+    return Message(content, reply_to=message)
+
+
+def read_reply(message: Message) -> Reply | Failure:
+    """What came back, from a stranger: a reply whose payload is still to be decoded, or why there is none."""
+    if message.has_error():
+        return Failure(f"the client failed: {_last_line(message.error.reason or f'error {message.error.code}')}")
+    try:
+        payload = _unwrapped(message.content)
+    except WireError as error:
+        return Failure(str(error))
+    loss = message.content.metric_records.get(_METRICS, MetricRecord()).get("loss")
+    if not isinstance(loss, int | float) or not math.isfinite(loss):
+        return Failure(f"its loss is {str(loss)[:40]}", len(payload))
+    return Reply(payload, ClientState(), float(loss))
+
+
+def hello_letter(node: int, ttl: float) -> Message:
+    """Asks a node which client it is."""
+    return Message(RecordDict(), node, HELLO, ttl=ttl)
+
+
+def introduction_letter(message: Message, introduction: Introduction) -> Message:
+    """The answer to that."""
+    record = MetricRecord({name: getattr(introduction, name) for name in ("client", "images")})
+    return Message(RecordDict({_METRICS: record}), reply_to=message)
+
+
+def read_introduction(message: Message) -> Introduction | Failure:
+    """What a node says of itself, or why it does not."""
+    if message.has_error():
+        return Failure(_last_line(message.error.reason or f"error {message.error.code}"))
+    record = message.content.metric_records.get(_METRICS, MetricRecord())
+    values = [record.get(name) for name in ("client", "images")]
+    whole = [value for value in values if type(value) is int and value >= 0]
+    return Introduction(*whole) if len(whole) == 2 else Failure("it does not speak feddst")
+
+
+def _wrapped(payload: bytes) -> ArrayRecord:
+    return ArrayRecord({"bytes": Array(dtype="uint8", shape=(len(payload),), stype=STYPE, data=payload)})
+
+
+def _unwrapped(content: RecordDict) -> bytes:
+    array = content.array_records.get(_PAYLOAD, ArrayRecord()).get("bytes")
+    if array is None or array.stype != STYPE or not isinstance(array.data, bytes):
+        raise WireError("the message has no payload")
+    return array.data
+
+
+def _last_line(text: str) -> str:
+    """What a traceback ends with."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return (lines[-1] if lines else text)[:_LONGEST_REASON]

@@ -1,0 +1,121 @@
+"""What a client keeps from one round to the next: the mask it was sent last, and what its method tells it to keep.
+
+It is kept by run and client: in Flower's context, which lasts as long as the node's process, or, where the node's
+config names a `state-dir`, in a file that outlives it.
+"""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from flwr.app import ConfigRecord, Context
+
+from feddst.errors import CheckpointError, FlowerError
+from feddst.experiment.storage import write_atomically
+from feddst.experiment.tensorfile import pack, unpack
+from feddst.protocol import ClientState
+
+VERSIONS = 2
+"""States that are kept, each with the round it was made in: a server that was killed may play its last round again."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """`held` is the bitmap of the last mask received, `states` what was kept after which round."""
+
+    held: bytes = b""
+    states: dict[int, ClientState] = field(default_factory=dict)
+
+    def before(self, round: int) -> ClientState:
+        """What the client kept before this round."""
+        return max(((r, state) for r, state in self.states.items() if r < round), default=(0, ClientState()))[1]
+
+    def after(self, round: int, held: bytes, state: ClientState) -> "Memory":
+        """The memory after a round; what was kept in later ones belongs to a run that nobody goes on with."""
+        earlier = sorted(r for r in self.states if r < round)[-(VERSIONS - 1) :]
+        return Memory(held, {**{r: self.states[r] for r in earlier}, **({round: state} if state.tensors else {})})
+
+
+class Store(Protocol):
+    """Where a memory is between two rounds."""
+
+    def load(self, run: str) -> Memory:
+        """What is remembered of a run; nothing, if it is new."""
+        ...
+
+    def save(self, run: str, memory: Memory) -> None:
+        """Remember this instead."""
+        ...
+
+
+def store_of(context: Context) -> Store:
+    """Where the client of this context keeps what it keeps."""
+    directory = context.node_config.get("state-dir", "")
+    return FileStore(Path(str(directory)), partition_of(context)) if directory else ContextStore(context)
+
+
+def partition_of(context: Context) -> int:
+    """Which client a node is."""
+    partition = context.node_config.get("partition-id")
+    if type(partition) is not int or partition < 0:
+        raise FlowerError(f"the node's config must have partition-id, its number from 0; got {partition!r}")
+    return partition
+
+
+@dataclass(frozen=True)
+class ContextStore:
+    """In Flower's context."""
+
+    context: Context
+
+    def load(self, run: str) -> Memory:
+        content = self.context.state.config_records.get(run, ConfigRecord()).get("memory")
+        return _unpacked(content) if isinstance(content, bytes) else Memory()
+
+    def save(self, run: str, memory: Memory) -> None:
+        self.context.state[run] = ConfigRecord({"memory": _packed(memory)})
+
+
+@dataclass(frozen=True)
+class FileStore:
+    """In a file of its own for each run."""
+
+    directory: Path
+    client: int
+
+    def load(self, run: str) -> Memory:
+        path = self._path(run)
+        try:
+            return _unpacked(path.read_bytes()) if path.is_file() else Memory()
+        except CheckpointError as error:
+            raise CheckpointError(f"{path} is damaged ({error}); without it the client begins anew") from None
+
+    def save(self, run: str, memory: Memory) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_atomically(self._path(run), _packed(memory))
+
+    def _path(self, run: str) -> Path:
+        return self.directory / f"{run}-client{self.client}.safetensors"
+
+
+def _packed(memory: Memory) -> bytes:
+    tensors = {"held": torch.frombuffer(bytearray(memory.held), dtype=torch.uint8)} if memory.held else {}
+    for round, state in memory.states.items():
+        tensors |= {f"{round}/{name}": value for name, value in state.tensors.items()}
+    return pack(tensors, {"feddst": json.dumps({"rounds": list(memory.states)})})
+
+
+def _unpacked(content: bytes) -> Memory:
+    tensors, metadata = unpack(content)
+    try:
+        rounds = json.loads(metadata["feddst"])["rounds"]
+        states: dict[int, dict[str, torch.Tensor]] = {int(round): {} for round in rounds}
+        held = tensors.pop("held", torch.zeros(0, dtype=torch.uint8)).numpy().tobytes()
+        for key, value in tensors.items():
+            round, _, name = key.partition("/")
+            states[int(round)][name] = value
+    except (KeyError, ValueError, TypeError) as error:
+        raise CheckpointError(f"it is not a client's memory: {error}") from None
+    return Memory(held, {round: ClientState(kept) for round, kept in states.items()})
