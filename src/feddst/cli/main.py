@@ -15,6 +15,7 @@ from feddst.cli.bench_gpu import GpuBenchArguments, gpu_command
 from feddst.cli.bench_peers import PeersBenchArguments, peers_command
 from feddst.cli.compare import compare_command
 from feddst.cli.data import ShowArguments, show_command
+from feddst.cli.flower import app_command, deploy_command, deploy_options, simulate_command, simulate_options
 from feddst.cli.help import help_text, overview
 from feddst.cli.listings import MethodsArguments, methods_command, presets_command
 from feddst.cli.reproduce import reproduce_command, reproduce_options
@@ -58,6 +59,25 @@ COMMANDS = {
         "make the paper's tables and sweeps again; the same command goes on with what was stopped",
         reproduce_options,
         reproduce_command,
+        words=1,
+    ),
+    "flower simulate": Command(
+        "flower simulate [--backend in-process|ray] [--preset NAME] [--config FILE] [--out DIR] [--resume] [options]",
+        "train with one method on Flower's nodes, all of them on this machine",
+        simulate_options,
+        simulate_command,
+    ),
+    "flower deploy-local": Command(
+        "flower deploy-local [--nodes N] [--preset NAME] [--config FILE] [--out DIR] [--resume] [options]",
+        "start a SuperLink and SuperNodes with TLS and keys on loopback, train, and stop them",
+        deploy_options,
+        deploy_command,
+    ),
+    "flower app": Command(
+        "flower app DIRECTORY",
+        "write a Flower app with every option in it, for `flwr run`",
+        list,
+        app_command,
         words=1,
     ),
     "data show": Command(

@@ -1,0 +1,161 @@
+"""`feddst flower …`: the same runs on Flower, in this process, on this machine, or as an app for any federation."""
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+from feddst.cli.arguments import Arguments
+from feddst.cli.interruption import Interruption
+from feddst.cli.places import command, fresh
+from feddst.cli.progress import Reporter
+from feddst.cli.run import INTERRUPTED, describe
+from feddst.cli.screen import say
+from feddst.cli.settings import RunArguments, gather
+from feddst.errors import FlowerError, OptionError
+from feddst.experiment import RunConfig
+from feddst.experiment.config import refuse_ineffective
+from feddst.experiment.storage import RunDirectory, write_atomically
+from feddst.options import Option, option, options_of, updated
+
+FEDERATION: dict[str, Any] = {"checkpoint_every": 1}
+"""What differs from `feddst run` unless the user says otherwise: a federation may be killed at any time."""
+
+
+@dataclass(frozen=True)
+class SimulateArguments(RunArguments):
+    """Where the options come from, where results go, and what carries messages."""
+
+    backend: Literal["in-process", "ray"] = option(
+        "in-process", "in-process: one client after another, no set-up; ray: Flower's own simulation"
+    )
+
+
+@dataclass(frozen=True)
+class DeployArguments(RunArguments):
+    """Where the options come from, where results go, and how many nodes there are."""
+
+    nodes: int = option(3, "SuperNodes to start: so many clients there are, and so many in a round", at_least=1)
+    insecure: bool = option(False, "without TLS and without keys of nodes")
+    minutes: float = option(60.0, "give up after so many minutes", above=0)
+    logs: str = option("", "directory for what the processes say, and their keys; empty: a temporary one")
+
+
+def simulate_options() -> list[Option]:
+    """Every option of `feddst flower simulate`."""
+    return options_of(SimulateArguments) + options_of(RunConfig) + _flower_options()
+
+
+def deploy_options() -> list[Option]:
+    """Every option of `feddst flower deploy-local`."""
+    return options_of(DeployArguments) + options_of(RunConfig) + _flower_options()
+
+
+def app_command(given: Arguments) -> int:
+    """Carry out `feddst flower app`."""
+    _need_flower()
+    from feddst.engines.flower.settings import app_project
+
+    if not given.words:
+        raise OptionError("flower app needs a directory to write the app to")
+    path = Path(given.words[0]) / "pyproject.toml"
+    if path.exists():
+        raise OptionError(f"{path} exists already: choose another directory")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, app_project().encode())
+    print(f"{path}\nrun it with\n  flwr run {path.parent}")
+    return 0
+
+
+def simulate_command(given: Arguments) -> int:
+    """Carry out `feddst flower simulate`."""
+    _need_flower()
+    from feddst.engines.flower.config import FlowerConfig
+    from feddst.engines.flower.simulation import simulate
+
+    config, path, resume = _config(given, {})
+    flower = updated(FlowerConfig(), _flower_values(given))
+    say(f"{config.method} with {config.data.clients} nodes of Flower in this process; writing to {path}")
+    interruption = Interruption()
+    again = command("flower", "simulate", "--resume", "--out", str(path))
+    with interruption, Reporter(interruption) as reporter:
+        backend = given.values.get("backend", "in-process")
+        simulate(config, flower, backend=backend, out=path, resume=resume, watcher=reporter)
+    return _ended(config, path, again)
+
+
+def deploy_command(given: Arguments) -> int:
+    """Carry out `feddst flower deploy-local`."""
+    _need_flower()
+    from feddst.engines.flower.deployment.local import LocalDeployment
+    from feddst.engines.flower.settings import app_project, as_run_config
+    from feddst.options import flatten
+
+    nodes = given.values.get("nodes", 3)
+    config, path, resume = _config(given, {"data.clients": nodes, "cohort.size": nodes})
+    logs = given.values.get("logs", "")
+    seconds = 60 * given.values.get("minutes", 60.0)
+    values = as_run_config({**flatten(config), **{f"flower.{n}": v for n, v in _flower_values(given).items()}})
+    values |= {"out": str(path.resolve()), "resume": resume}
+    with tempfile.TemporaryDirectory(prefix="feddst-") as made:
+        folder = Path(logs) if logs else Path(made)
+        app = folder / "app"
+        app.mkdir(parents=True, exist_ok=True)
+        write_atomically(app / "pyproject.toml", app_project().encode())
+        say(f"starting a SuperLink and {nodes} SuperNodes on loopback; writing to {path}")
+        with LocalDeployment(folder, nodes, secure=not given.values.get("insecure", False)) as deployment:
+            end = deployment.run_app(app, values, seconds=seconds, on_line=_say_progress)
+    if not end.completed:
+        raise FlowerError(f"the run did not complete: {end}")
+    return _ended(config, path, command("flower", "deploy-local", "--resume", "--out", str(path)))
+
+
+def _say_progress(line: str) -> None:
+    if line.strip():
+        say(line.rstrip())
+
+
+def _need_flower() -> None:
+    if find_spec("flwr") is None:
+        raise FlowerError("this needs Flower: pip install 'feddst[flower]'")
+
+
+def _flower_options() -> list[Option]:
+    """The options of the server's group, if Flower is there to have one."""
+    from feddst.engines.flower.config import FlowerConfig
+
+    return [replace(opt, name=f"flower.{opt.name}") for opt in options_of(FlowerConfig)]
+
+
+def _flower_values(given: Arguments) -> dict[str, Any]:
+    return {name.removeprefix("flower."): value for name, value in given.values.items() if name.startswith("flower.")}
+
+
+def _config(given: Arguments, fixed: dict[str, Any]) -> tuple[RunConfig, Path, bool]:
+    """The run's config, its directory, and whether to go on there."""
+    options: Sequence[Option] = options_of(RunConfig)
+    settings = gather(given, "run", options)
+    resume, out = bool(given.values.get("resume")), given.values.get("out", "")
+    if resume and not out:
+        raise OptionError("--resume needs --out, the directory of the run to go on with")
+    base = RunDirectory(Path(out)).stored_config() if resume else updated(RunConfig(), {**FEDERATION, **fixed})
+    config = updated(base, settings.values)
+    refuse_ineffective([config.method], settings.asked_for(options))
+    config.check()
+    path = Path(out) if out else fresh(f"flower-{config.method}-{config.data.dataset}-seed{config.seed}")
+    if resume:
+        RunDirectory(path).refuse_other(config)
+    else:
+        RunDirectory(path).refuse_occupied()
+    return config, path, resume
+
+
+def _ended(config: RunConfig, path: Path, again: str) -> int:
+    summary = RunDirectory(path).finished()
+    if summary is None:
+        say(f"stopped; go on with\n  {again}")
+        return INTERRUPTED
+    print(describe(summary, config, path))
+    return 0
