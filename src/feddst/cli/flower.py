@@ -17,8 +17,8 @@ from feddst.cli.settings import RunArguments, gather
 from feddst.errors import FlowerError, OptionError
 from feddst.experiment import RunConfig
 from feddst.experiment.config import refuse_ineffective
-from feddst.experiment.storage import RunDirectory, write_atomically
-from feddst.options import Option, option, options_of, updated
+from feddst.experiment.storage import RunDirectory, occupied, write_atomically
+from feddst.options import Option, check_list, flatten, option, options_of, updated
 
 FEDERATION: dict[str, Any] = {"checkpoint_every": 1}
 """What differs from `feddst run` unless the user says otherwise: a federation may be killed at any time."""
@@ -41,6 +41,15 @@ class DeployArguments(RunArguments):
     insecure: bool = option(False, "without TLS and without keys of nodes")
     minutes: float = option(60.0, "give up after so many minutes", above=0)
     logs: str = option("", "directory for what the processes say, and their keys; empty: a temporary one")
+
+
+@dataclass(frozen=True)
+class KeysArguments:
+    """Whom the keys are for."""
+
+    hosts: tuple[str, ...] = option(("localhost", "127.0.0.1"), "names and addresses by which nodes reach the server")
+    nodes: int = option(3, "SuperNodes to make keys for", at_least=1)
+    days: int = option(365, "days for which the certificate is valid", at_least=1)
 
 
 def simulate_options() -> list[Option]:
@@ -69,6 +78,25 @@ def app_command(given: Arguments) -> int:
     return 0
 
 
+def keys_command(given: Arguments) -> int:
+    """Carry out `feddst flower keys`."""
+    _need_flower()
+    from feddst.engines.flower.deployment.certificates import make_certificates, make_node_key
+
+    if not given.words:
+        raise OptionError("flower keys needs a directory to write the keys to")
+    asked, folder = updated(KeysArguments(), given.values), Path(given.words[0])
+    check_list("hosts", asked.hosts)
+    if occupied(folder):
+        raise OptionError(f"{folder} is not empty: choose another directory")
+    made = make_certificates(folder, asked.hosts, asked.days)
+    print(f"for the server: {made.certificate}, {made.key}\nfor all: {made.authority}")
+    for node in range(asked.nodes):
+        key = make_node_key(folder, f"node-{node}")
+        print(f"for node {node}: {key.private}; register {key.public}")
+    return 0
+
+
 def simulate_command(given: Arguments) -> int:
     """Carry out `feddst flower simulate`."""
     _need_flower()
@@ -76,12 +104,11 @@ def simulate_command(given: Arguments) -> int:
     from feddst.engines.flower.simulation import simulate
 
     config, path, resume = _config(given, {})
-    flower = updated(FlowerConfig(), _flower_values(given))
-    say(f"{config.method} with {config.data.clients} nodes of Flower in this process; writing to {path}")
+    flower, backend = updated(FlowerConfig(), _flower_values(given)), given.values.get("backend", "in-process")
+    say(f"{config.method} with {config.data.clients} nodes of Flower ({backend}); writing to {path}")
     interruption = Interruption()
     again = command("flower", "simulate", "--resume", "--out", str(path))
     with interruption, Reporter(interruption) as reporter:
-        backend = given.values.get("backend", "in-process")
         simulate(config, flower, backend=backend, out=path, resume=resume, watcher=reporter)
     return _ended(config, path, again)
 
@@ -91,7 +118,6 @@ def deploy_command(given: Arguments) -> int:
     _need_flower()
     from feddst.engines.flower.deployment.local import LocalDeployment
     from feddst.engines.flower.settings import app_project, as_run_config
-    from feddst.options import flatten
 
     nodes = given.values.get("nodes", 3)
     config, path, resume = _config(given, {"data.clients": nodes, "cohort.size": nodes})

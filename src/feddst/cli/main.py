@@ -15,7 +15,15 @@ from feddst.cli.bench_gpu import GpuBenchArguments, gpu_command
 from feddst.cli.bench_peers import PeersBenchArguments, peers_command
 from feddst.cli.compare import compare_command
 from feddst.cli.data import ShowArguments, show_command
-from feddst.cli.flower import app_command, deploy_command, deploy_options, simulate_command, simulate_options
+from feddst.cli.flower import (
+    KeysArguments,
+    app_command,
+    deploy_command,
+    deploy_options,
+    keys_command,
+    simulate_command,
+    simulate_options,
+)
 from feddst.cli.help import help_text, overview
 from feddst.cli.listings import MethodsArguments, methods_command, presets_command
 from feddst.cli.reproduce import reproduce_command, reproduce_options
@@ -72,6 +80,13 @@ COMMANDS = {
         "start a SuperLink and SuperNodes with TLS and keys on loopback, train, and stop them",
         deploy_options,
         deploy_command,
+    ),
+    "flower keys": Command(
+        "flower keys DIRECTORY [--hosts A,B,…] [--nodes N] [--days N]",
+        "make a server's certificate and the keys of SuperNodes",
+        lambda: options_of(KeysArguments),
+        keys_command,
+        words=1,
     ),
     "flower app": Command(
         "flower app DIRECTORY",

@@ -31,7 +31,8 @@ def client_app(model: ModuleSource, data: DataFunction, *, engine: EngineConfig 
     `model` is a module or a function that makes one, the same as the server's. `data(context)` gives this client's
     images and labels; `context.node_config["partition-id"]` says which client it is.
     """
-    return app_of(lambda context: Worker(model, data, engine or EngineConfig()))
+    worker = Worker(model, data, engine or EngineConfig())
+    return app_of(lambda context: worker)
 
 
 def app_of(worker_for: "Callable[[Context], Worker]") -> ClientApp:

@@ -1,0 +1,1 @@
+"""An ordinary Flower app with FedDST in it."""
