@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test lint clean
+.PHONY: run test test-flower lint clean
 
 $(READY): pyproject.toml constraints.txt CMakeLists.txt $(wildcard native/*)
 	$(PYTHON) -m venv $(VENV)
@@ -23,6 +23,9 @@ lint: $(READY)
 
 test: lint
 	$(BIN)/python -m pytest --numprocesses 2
+
+test-flower: $(READY)
+	$(BIN)/python -m pytest -m deployment --durations 5
 
 clean:
 	rm -rf $(VENV) build src/feddst/_native.*so .mypy_cache .ruff_cache .pytest_cache .hypothesis

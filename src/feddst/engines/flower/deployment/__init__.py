@@ -1,0 +1,1 @@
+"""Flower's processes on this machine: all that knows its programs, ports, certificates and keys."""

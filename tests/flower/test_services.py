@@ -1,0 +1,85 @@
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from feddst.engines.flower.deployment.process_table import descendants
+from feddst.engines.flower.deployment.services import Service, stop
+from feddst.errors import FlowerError
+
+FAMILY = """
+import subprocess, sys, time
+child = "import time; print('child', flush=True); time.sleep(60)"
+subprocess.Popen([sys.executable, "-c", child], start_new_session=True)
+{}
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+def service(folder: Path, source: str) -> Service:
+    return Service("a test", [sys.executable, "-c", source], os.environ, folder / "log")
+
+
+def gone(pid: int) -> bool:
+    """Whether a process has ended. Where nobody waits for orphans, they stay in the table as zombies."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def begin_family(folder: Path, more: str = "") -> tuple[Service, list[int]]:
+    parent = service(folder, FAMILY.format(more))
+    parent.start()
+    parent.wait_until(lambda: {"ready", "child"} <= set(parent.output().split()), 10)
+    pids = [parent.pid, *(process.pid for process in descendants(parent.pid))]
+    assert len(pids) == 2
+    return parent, pids
+
+
+def all_gone(pids: list[int]) -> bool:
+    deadline = time.monotonic() + 5
+    while not all(map(gone, pids)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return all(map(gone, pids))
+
+
+@pytest.mark.parametrize("more", ["", "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"])
+def test_stopping_ends_children_in_other_sessions_and_processes_that_will_not_listen(
+    tmp_path: Path, more: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("feddst.engines.flower.deployment.services.GRACE", 0.5)
+    parent, pids = begin_family(tmp_path, more)
+    stop([parent])
+    assert all_gone(pids)
+    stop([parent])
+
+
+def test_a_kill_takes_the_children_too_and_it_can_be_started_again(tmp_path: Path) -> None:
+    parent, pids = begin_family(tmp_path)
+    parent.kill()
+    assert all_gone(pids)
+    parent.start()
+    assert parent.running
+    assert "ready" not in parent.output()  # that is what it wrote the time before
+    stop([parent])
+
+
+def test_a_process_that_dies_at_start_is_an_error_with_the_end_of_its_log(tmp_path: Path) -> None:
+    dying = service(tmp_path, "import sys; print('why it died'); sys.exit(7)")
+    dying.start()
+    with pytest.raises(FlowerError, match=r"a test ended with code 7:\nwhy it died"):
+        dying.wait_until(lambda: False, 10)
+
+
+def test_a_process_that_does_not_get_ready_is_an_error(tmp_path: Path) -> None:
+    slow = service(tmp_path, "import time; time.sleep(60)")
+    slow.start()
+    try:
+        with pytest.raises(FlowerError, match=r"a test was not ready after 0\.1 s"):
+            slow.wait_until(lambda: False, 0.1)
+    finally:
+        stop([slow])
