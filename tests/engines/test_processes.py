@@ -2,7 +2,7 @@
 
 import copy
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 
@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 from feddst.data import Dataset
-from feddst.engines import Assignment, Engine, EngineConfig, Exam, ProcessEngine, ReferenceEngine, Reply, make_engine
+from feddst.engines import Assignment, EngineConfig, Exam, ProcessEngine, ReferenceEngine, make_engine
+from feddst.engines.base import replies_of
 from feddst.engines.processes import can_travel
 from feddst.errors import OptionError, TrainingError
 from feddst.methods import FedAvgM, FedDST
@@ -21,12 +22,6 @@ from feddst.wire import WireConfig
 
 AssignmentMaker = Callable[..., Assignment]
 LOCAL = LocalTraining(epochs=2, batch=8, lr=0.1)
-
-
-def replies(engine: Engine, given: Sequence[Assignment]) -> dict[int, Reply]:
-    found: dict[int, Reply] = {}
-    engine.train(given, found.__setitem__)
-    return found
 
 
 @pytest.fixture
@@ -42,7 +37,7 @@ def test_workers_agree_with_one_process_to_the_last_bit(
     method = FedDST(local=LOCAL, sparsity=Sparsity(0.6), readjust=Timetable(alpha=0.3, every=1))
     given = [assignment(method, client=client, wire=WireConfig(values=values)) for client in range(5)]
     plain = ReferenceEngine(module, dataset, torch.device("cpu"))
-    alone, shared = replies(plain, given), replies(engine, given)
+    alone, shared = replies_of(plain, given), replies_of(engine, given)
     assert set(shared) == set(alone) == set(range(5))
     for index, reply in alone.items():
         assert reply.payload == shared[index].payload
@@ -64,15 +59,15 @@ def test_workers_evaluate_as_one_process_does(engine: ProcessEngine, module: nn.
 def test_errors_come_through(engine: ProcessEngine, assignment: AssignmentMaker) -> None:
     given = [assignment(FedAvgM(local=replace(LOCAL, lr=1e30)), client=1)]
     with pytest.raises(TrainingError, match="client 1 diverged in round 1"):
-        replies(engine, given)
-    assert len(replies(engine, [assignment(FedAvgM(local=LOCAL))])) == 1
+        replies_of(engine, given)
+    assert len(replies_of(engine, [assignment(FedAvgM(local=LOCAL))])) == 1
 
 
 def test_a_dead_worker_is_an_error_and_not_a_hang(engine: ProcessEngine, assignment: AssignmentMaker) -> None:
     for worker in engine._workers:
         worker.send_signal(signal.SIGKILL)
     with pytest.raises(TrainingError, match="worker process ended unexpectedly with code -9"):
-        replies(engine, [assignment(FedAvgM(local=LOCAL))])
+        replies_of(engine, [assignment(FedAvgM(local=LOCAL))])
 
 
 def test_a_module_from_the_users_script_stays_in_one_process(

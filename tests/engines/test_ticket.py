@@ -1,6 +1,6 @@
 """A lottery ticket by hand; and everything that clients keep, in worker processes."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 
@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from feddst.data import Dataset
-from feddst.engines import Assignment, Engine, Job, Outcome, ProcessEngine, ReferenceEngine, Reply
+from feddst.engines import Assignment, Job, Outcome, ProcessEngine, ReferenceEngine
+from feddst.engines.base import replies_of
 from feddst.engines.ticket import held_out_images, take_ticket
 from feddst.methods import LGFedAvg, Lottery, LotteryFL, Method, SignSGD
 from feddst.methods.lotteryfl import kept_masks, own_masks
@@ -34,12 +35,6 @@ THETA = torch.tensor([[5.0, -1.0], [2.0, 4.0]])
 FIRST = torch.tensor([[0.1, 0.2], [0.3, 0.4]])
 IMAGES = torch.eye(2).repeat(5, 1)
 """Of class 0 and 1 in turn; THETA gets all of them right, as 5 > 2 and 4 > −1."""
-
-
-def replies(engine: Engine, given: Sequence[Assignment]) -> dict[int, Reply]:
-    found: dict[int, Reply] = {}
-    engine.train(given, found.__setitem__)
-    return found
 
 
 def linear() -> nn.Module:
@@ -195,7 +190,7 @@ def test_what_clients_keep_travels_to_workers_and_back(
         for client in (0, 1)
     ]
     for _ in range(2):
-        plain, shared = replies(alone, given), replies(processes, given)
+        plain, shared = replies_of(alone, given), replies_of(processes, given)
         for index, reply in plain.items():
             assert shared[index].payload == reply.payload
             assert shared[index].state.tensors.keys() == reply.state.tensors.keys()

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from feddst.data import Dataset, federate
-from feddst.engines import Assignment, Deliver, ReferenceEngine, Reply
+from feddst.engines import Assignment, Deliver, Failure, ReferenceEngine, Reply
 from feddst.errors import ModelError, OptionError, TrainingError
 from feddst.experiment import CompareConfig, RunConfig, compare, run
 from feddst.experiment.loop import Silent, play
@@ -36,10 +36,11 @@ class Tampering(ReferenceEngine):
     def train(self, assignments: Sequence[Assignment], deliver: Deliver) -> None:
         self.down += sum(len(one.parcel.payload) for one in assignments)
 
-        def tamper(index: int, reply: Reply) -> None:
+        def tamper(index: int, reply: Reply | Failure) -> bool:
+            assert isinstance(reply, Reply)
             payload = self._spoil(index, reply.payload)
             self.up += len(payload)
-            deliver(index, replace(reply, payload=payload))
+            return deliver(index, replace(reply, payload=payload))
 
         super().train(assignments, tamper)
 

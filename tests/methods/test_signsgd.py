@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from feddst.data import Dataset, federate
-from feddst.engines import Assignment, Deliver, Job, ReferenceEngine, Reply
+from feddst.engines import Assignment, Deliver, Failure, Job, ReferenceEngine, Reply
 from feddst.engines.reports import signs
 from feddst.engines.torch_client import train_client
 from feddst.errors import ModelError, OptionError, TrainingError
@@ -188,8 +188,9 @@ def test_a_resumed_run_is_the_unbroken_one(digits: Dataset, tmp_path: Path) -> N
 def test_nobody_has_two_votes(digits: Dataset, rewritten: Callable[[bytes, int], bytes]) -> None:
     class Stuffing(ReferenceEngine):
         def train(self, assignments: Sequence[Assignment], deliver: Deliver) -> None:
-            def stuff(index: int, reply: Reply) -> None:
-                deliver(index, replace(reply, payload=rewritten(reply.payload, 2)) if index == 0 else reply)
+            def stuff(index: int, reply: Reply | Failure) -> bool:
+                assert isinstance(reply, Reply)
+                return deliver(index, replace(reply, payload=rewritten(reply.payload, 2)) if index == 0 else reply)
 
             super().train(assignments, stuff)
 

@@ -13,6 +13,7 @@ from feddst.cli.bench import WireBenchArguments, wire_command
 from feddst.cli.bench_cpu import CpuBenchArguments, cpu_command
 from feddst.cli.bench_gpu import GpuBenchArguments, gpu_command
 from feddst.cli.bench_peers import PeersBenchArguments, peers_command
+from feddst.cli.bench_scale import ScaleBenchArguments, scale_command
 from feddst.cli.compare import compare_command
 from feddst.cli.data import ShowArguments, show_command
 from feddst.cli.flower import (
@@ -127,6 +128,12 @@ COMMANDS = {
         "measure rounds on this machine's CPU, beside PyTorch and what arithmetic allows",
         lambda: options_of(CpuBenchArguments),
         cpu_command,
+    ),
+    "bench scale": Command(
+        "bench scale [--networks A,B,…] [--codecs A,B,…] [--clients N,M,…] [--out FILE] [--markdown FILE] [options]",
+        "measure the server's time and memory as clients in a round grow in number",
+        lambda: options_of(ScaleBenchArguments),
+        scale_command,
     ),
     "bench gpu": Command(
         "bench gpu [--models M] [--images A,B,…] [--against X,Y,…] [--out FILE] [--markdown FILE] [options]",

@@ -185,6 +185,19 @@ class Engine(Protocol):
         ...
 
 
+def replies_of(engine: Engine, assignments: Sequence[Assignment]) -> dict[int, Reply]:
+    """Have assignments carried out here, where none fails, and wait for all replies: by the assignment's index."""
+    found: dict[int, Reply] = {}
+
+    def keep(index: int, reply: Reply | Failure) -> bool:
+        assert isinstance(reply, Reply)
+        found[index] = reply
+        return True
+
+    engine.train(assignments, keep)
+    return found
+
+
 @runtime_checkable
 class CohortEngine(Protocol):
     """An engine that trains whole cohorts at once, of as many runs as there are, on a device of its own.

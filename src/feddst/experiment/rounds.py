@@ -45,7 +45,10 @@ class Given:
 
 @dataclass
 class OpenRound:
-    """A round between its broadcast and its end; `given` and `arrivals` by place in the round."""
+    """A round between its broadcast and its end; `given` and `arrivals` by place in the round.
+
+    `unsent` are the places whose client could not be sent anything; a broadcast costs `download_price` by formula.
+    """
 
     number: int
     downlink: Downlink
@@ -56,6 +59,8 @@ class OpenRound:
     arrivals: dict[int, Arrival] = field(default_factory=dict)
     refusals: list[str] = field(default_factory=list)
     late: int = 0
+    unsent: set[int] = field(default_factory=set)
+    download_price: int = 0
 
     def in_order(self) -> list[Arrival]:
         """What has arrived, in the order of places."""

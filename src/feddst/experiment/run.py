@@ -89,7 +89,11 @@ class Run:
         self.rows: list[Row] = []
         self.directory = directory
         self._strangers = strangers
-        self._cohort = replace(config.cohort, size=min(config.cohort.size + spare, federation.num_clients))
+        size = config.cohort.size + spare
+        if config.cohort.sampling == "without-replacement":
+            size = min(size, federation.num_clients)
+        self._cohort = replace(config.cohort, size=size)
+        self.spare = size - config.cohort.size
         self._first_round = self.state.round
         self._prunable = {layer.name: layer.size for layer in model.layers}
         check_size(model_layout(model.params, model.buffers))
@@ -144,13 +148,15 @@ class Run:
         reference = opened.downlink.reference
         opened.total = SparseSum(reference.broadcast.masks, reference.positions)
         assignments: list[Assignment] = []
-        price = self._ledger.download_price(reference)
+        opened.download_price = self._ledger.download_price(reference)
         for who in self._participants():
+            if who.work is None and self._strangers:
+                continue  # nothing is sent to it
             parcel = opened.downlink.parcel_for(who.client)
             sizes = len(parcel.payload), mask_bytes(parcel.payload)
-            self._ledger.down.add(*sizes)
-            self._ledger.book_download(who.client, price)
-            if who.work is not None:
+            if who.work is None:
+                self._book_download(who.client, sizes)
+            else:
                 inputs, labels = self.federation.client_data(who.client)
                 kept, initial = self.clients.get(who.client, ClientState()), self._initial(who.work)
                 assignments.append(
@@ -167,12 +173,12 @@ class Run:
         opened, audited = self._begin(), self._audited()
         members: list[Member] = []
         initial: Tensors = {}
-        price = self._ledger.download_price(opened.downlink.reference)
+        opened.download_price = self._ledger.download_price(opened.downlink.reference)
         for who in self._participants():
             sizes = opened.downlink.sizes_for(who.client, audited=audited)
-            self._ledger.down.add(*sizes)
-            self._ledger.book_download(who.client, price)
-            if who.work is not None:
+            if who.work is None:
+                self._book_download(who.client, sizes)
+            else:
                 images = self.federation.partition.train[who.client]
                 initial = initial or self._initial(who.work)
                 members.append(Member(who.client, who.work, images, self.clients.get(who.client, ClientState())))
@@ -225,6 +231,9 @@ class Run:
         assert self._open is not None
         for client in self._open.missing():
             self._history.forget(client)
+        for place, given in enumerate(self._open.given):
+            if place not in self._open.unsent:
+                self._book_download(given.client, given.download)
         for arrival in self._open.in_order():
             self._ledger.up.add(arrival.bytes, arrival.mask_bytes)
             if arrival.weight:
@@ -323,8 +332,12 @@ class Run:
             self._open.arrivals[place] = Arrival(given.client, failure.size, 0, 0, 0, None, ClientState())
             return
         log.warning("round %d: client %d was not asked: %s", self._open.number, given.client, failure.reason)
-        size, mask = given.download
-        self._ledger.down.add(-size, -mask)
+        self._open.unsent.add(place)
+
+    def _book_download(self, client: int, sizes: tuple[int, int]) -> None:
+        assert self._open is not None
+        self._ledger.down.add(*sizes)
+        self._ledger.book_download(client, self._open.download_price)
 
     def _refuse(self, place: int, size: int, loss: float | None, state: ClientState, reason: str) -> None:
         """Note an update that cannot be used."""
@@ -378,6 +391,10 @@ class Run:
         if updates >= least:
             return True
         found = f"round {ended.number} has {counted(updates, 'update')}, fewer than min_clients ({least})"
+        if self._strangers and not ended.number:
+            raise TrainingError(
+                f"{found}, and without it {self.config.method} has no mask to begin with; start it again"
+            )
         if not self._strangers and ended.refusals and updates + len(ended.refusals) >= least:
             raise TrainingError(f"{found}; refused: {'; '.join(ended.refusals)}")
         log.warning("%s: the model stays as it is", found)

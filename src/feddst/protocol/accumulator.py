@@ -175,10 +175,10 @@ class SparseSum:
 
     def _grow(self, room: int, updates: int) -> None:
         """Note what is about to be added."""
+        if self._bound + room >= ROOM:
+            raise TrainingError("the weights of this round's updates are too large to average")
         self._bound += room
         self.updates += updates
-        if self._bound >= ROOM:
-            raise TrainingError("the weights of this round's updates are too large to average")
         if not self._wide and (self._bound >= LIGHT_ROOM or self.updates >= LIGHT_UPDATES):
             self._wide = True
             for total in [row.total for row in self._rows.values()] + [one.total for one in self._wholes.values()]:

@@ -20,9 +20,9 @@ from feddst import _native
 from feddst.data import Dataset, federate
 from feddst.engines import (
     Assignment,
-    Engine,
     EngineConfig,
     Exam,
+    Failure,
     Job,
     Outcome,
     ReferenceEngine,
@@ -30,6 +30,7 @@ from feddst.engines import (
     make_engine,
     torch_client,
 )
+from feddst.engines.base import replies_of
 from feddst.engines.native.chain import read_chain
 from feddst.engines.native.engine import NativeEngine
 from feddst.engines.native.library import ISA_VARIABLE
@@ -179,13 +180,8 @@ def assert_updates_agree(found: Update, expected: Update) -> None:
         assert_tensors_near(found.extra[kind], tensors, 0.0 if kind == "sign" else 1e-4 * most)
 
 
-def replies(engine: Engine, given: Sequence[Assignment]) -> dict[int, Reply]:
-    found: dict[int, Reply] = {}
-    engine.train(given, found.__setitem__)
-    return found
-
-
-def refuse(index: int, reply: Reply) -> None:
+def refuse(index: int, reply: Reply | Failure) -> bool:
+    assert isinstance(reply, Reply)
     raise WireError(f"refused: {len(reply.payload)} bytes of assignment {index}")
 
 
@@ -210,8 +206,8 @@ def play_beside(
     one, played = Run(options, federate(options.data, options.seed, data), module), []
     for _ in range(rounds):
         given = one.open_round()
-        expected = replies(reference, given)
-        assert_replies_agree(replies(native, given), expected, given, module)
+        expected = replies_of(reference, given)
+        assert_replies_agree(replies_of(native, given), expected, given, module)
         for place, reply in expected.items():
             one.receive(place, reply)
         one.close_round()
@@ -403,10 +399,10 @@ def test_any_number_of_workers_gives_the_same_bits(module: nn.Module, digits: Da
     params = initial_model(module).params
     exams = [Exam(params), Exam(params, images=torch.arange(0, 800, 3)), Exam(masked(params, {}))]
     with closing(native_engine(module, digits, 1)) as alone, closing(native_engine(module, digits, 3)) as several:
-        first, second = replies(alone, given), replies(several, given)
+        first, second = replies_of(alone, given), replies_of(several, given)
         assert len(first) == len(given) >= 13
         assert_same_bits(first, second)
-        assert_same_bits(first, replies(several, given))  # and nothing is remembered
+        assert_same_bits(first, replies_of(several, given))  # and nothing is remembered
         for one, two in zip(alone.evaluate(exams), several.evaluate(exams), strict=True):
             assert torch.equal(one.correct, two.correct)
             assert one.loss == two.loss
@@ -417,7 +413,7 @@ def test_what_an_engine_is_given_stays_as_it_was(module: nn.Module, digits: Data
     before = copy.deepcopy([(one.inputs, one.labels, one.state.tensors, one.initial) for one in given])
     kept = copy.deepcopy(params)
     with closing(native_engine(module, digits, 2)) as engine:
-        replies(engine, given)
+        replies_of(engine, given)
         engine.evaluate([Exam(params)])
     for (inputs, labels, state, initial), one in zip(before, given, strict=True):
         assert torch.equal(inputs, one.inputs)
@@ -431,12 +427,12 @@ def test_one_client_that_diverges_is_an_error_that_the_engine_survives(module: n
     given = mixed_assignments(module, digits)
     work = replace(given[1].work, local=replace(given[1].work.local, lr=1e30))
     with closing(native_engine(module, digits, 2)) as engine:
-        expected = replies(engine, given)
+        expected = replies_of(engine, given)
         with pytest.raises(TrainingError, match=f"client {given[1].client} diverged in round 1"):
-            replies(engine, [given[0], replace(given[1], work=work), *given[2:]])
+            replies_of(engine, [given[0], replace(given[1], work=work), *given[2:]])
         with pytest.raises(WireError, match="refused"):
             engine.train(given, refuse)
-        assert_same_bits(replies(engine, given), expected)
+        assert_same_bits(replies_of(engine, given), expected)
 
 
 @pytest.mark.parametrize("density", [1.0, 0.3, 0.0])

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from feddst.data import Dataset
 from feddst.data.dataset import Pair
-from feddst.engines.base import AnyEngine, Assignment, CohortEngine, Failure, Reply
+from feddst.engines.base import AnyEngine, Assignment, CohortEngine, Reply, replies_of
 from feddst.engines.exchange import layout_of
 from feddst.engines.flower.letters import HELLO, WORK, Introduction, introduction_letter, read_work, reply_letter
 from feddst.engines.flower.memory import partition_of, store_of
@@ -103,16 +103,8 @@ class Worker:
             wire=orders.wire,
             initial=bench.initial if work.keep or work.ticket is not None else {},
         )
-        replies: list[Reply] = []
-
-        def deliver(index: int, reply: Reply | Failure) -> bool:
-            assert isinstance(reply, Reply)
-            replies.append(reply)
-            return True
-
         assert not isinstance(bench.engine, CohortEngine)
-        bench.engine.train([assignment], deliver)
-        return replies[0]
+        return replies_of(bench.engine, [assignment])[0]
 
     def _images(self, context: Context) -> Dataset:
         images, labels = self._data(context)

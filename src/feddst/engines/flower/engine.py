@@ -1,8 +1,9 @@
 """The engine whose clients are Flower nodes."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from flwr.app import Message
 from flwr.serverapp import Grid
@@ -13,7 +14,7 @@ from feddst.engines.flower.config import FlowerConfig
 from feddst.engines.flower.letters import read_reply, work_letter
 from feddst.engines.flower.nodes import Nodes
 from feddst.engines.flower.orders import Orders
-from feddst.engines.flower.post import Post
+from feddst.engines.flower.post import AT_ONCE, Post
 
 LIFE = 2.0
 """How long a message lives, in deadlines: what comes late should still come, and be counted."""
@@ -45,9 +46,11 @@ class FlowerEngine:
         images: dict[int, int],
         evaluate: Callable[[Sequence[Exam]], list[Evaluation]],
         late: Callable[[], None],
+        spare: int,
     ) -> None:
         self._config = config
         self._run = run
+        self._spare = spare
         self._post = Post(grid)
         self.nodes = Nodes(grid, self._post, clients, images, config.wait + LIFE * config.deadline)
         self._conduct = Conduct(config.failures, config.rest)
@@ -58,15 +61,13 @@ class FlowerEngine:
 
     def train(self, assignments: Sequence[Assignment], deliver: Deliver) -> None:
         end = time.monotonic() + self._config.deadline
-        enough = max(1, len(assignments) - self._config.spare)
-        errands = self.compose(assignments, deliver)
-        for (index, letter), name in zip(errands, self._post.send([letter for _, letter in errands]), strict=True):
-            if name:
-                self.expect(letter, index, assignments[index].client)
-            else:
-                deliver(index, Failure("the message could not be sent", sent=False))
+        enough = max(1, len(assignments) - self._spare)
+        self._await_anybody([one.client for one in assignments], end)
+        self._hand_out(assignments, deliver)
         while self._out and enough and time.monotonic() < end:
-            for message in self._post.collect([*self._out, *self._overdue, *self.nodes.unanswered]):
+            for message in self._post.collect(list(self._overdue)):
+                self.take(message, deliver)
+            for message in self._post.collect(list(self._out)):
                 enough -= self.take(message, deliver)
                 if not enough:
                     break
@@ -75,11 +76,27 @@ class FlowerEngine:
                 self._post.pause()
         self.call_time(in_time=not enough)
 
-    def compose(self, assignments: Sequence[Assignment], deliver: Deliver) -> list[tuple[int, Message]]:
+    def _hand_out(self, assignments: Sequence[Assignment], deliver: Deliver) -> None:
+        """Send the letters of a round, a few at a time: what is sent need not be kept."""
+        composed = self.compose(assignments, deliver)
+        while some := list(islice(composed, AT_ONCE)):
+            for (index, letter), name in zip(some, self._post.send([letter for _, letter in some]), strict=True):
+                if name:
+                    self.expect(letter, index, assignments[index].client)
+                else:
+                    deliver(index, Failure("the message could not be sent", sent=False))
+
+    def _await_anybody(self, clients: Sequence[int], end: float) -> None:
+        """Wait until at least one of these clients is there."""
+        self.nodes.look()
+        while clients and all(self.nodes.of(client) is None for client in clients) and time.monotonic() < end:
+            self._post.pause()
+            self.nodes.look()
+
+    def compose(self, assignments: Sequence[Assignment], deliver: Deliver) -> Iterator[tuple[int, Message]]:
         """The letters of a round, with their assignments' indices; a client that is not there, or rests, gets none."""
         self._conduct.next_round()
         self.nodes.look()
-        letters: list[tuple[int, Message]] = []
         for index, one in enumerate(assignments):
             node = self.nodes.of(one.client)
             if node is None or self._conduct.rests(one.client):
@@ -87,8 +104,7 @@ class FlowerEngine:
                 deliver(index, Failure(reason, sent=False))
                 continue
             orders = Orders(self._run, one.client, one.seed, one.work, one.wire)
-            letters.append((index, work_letter(node, one.parcel.payload, orders, LIFE * self._config.deadline)))
-        return letters
+            yield index, work_letter(node, one.parcel.payload, orders, LIFE * self._config.deadline)
 
     def expect(self, letter: Message, index: int, client: int) -> None:
         """A letter has been sent."""
@@ -105,7 +121,6 @@ class FlowerEngine:
             return False
         errand = self._out.pop(name, None)
         if errand is None:
-            self.nodes.take([message])
             return False
         used = deliver(errand.index, read_reply(message))
         (self._conduct.well if used else self._conduct.badly)(errand.client)

@@ -1,7 +1,7 @@
 """Flower messages: payloads of our wire format, which Flower carries without looking into them."""
 
-import math
 from dataclasses import dataclass
+from typing import TypeVar
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
@@ -16,8 +16,12 @@ WORK, HELLO = "train.feddst", "query.feddst"
 STYPE = "feddst.v1"
 """What Flower is told of how a payload is serialised: that it is not its business."""
 
+R = TypeVar("R", ArrayRecord, ConfigRecord, MetricRecord)
+
 _PAYLOAD, _ORDERS, _METRICS = "payload", "orders", "metrics"
 _LONGEST_REASON = 300
+_LARGEST_LOSS = 1e30
+"""Nothing is done with losses but to average them, which should not overflow."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ def work_letter(node: int, payload: bytes, orders: Orders, ttl: float) -> Messag
 
 def read_work(message: Message) -> tuple[Orders, bytes]:
     """Orders and payload of such a letter; raises `WireError`."""
-    text = message.content.config_records.get(_ORDERS, ConfigRecord()).get("json")
+    text = _record(message.content, _ORDERS, ConfigRecord).get("json")
     if not isinstance(text, str):
         raise WireError("the message has no orders")
     return read_orders(text), _unwrapped(message.content)
@@ -56,10 +60,10 @@ def read_reply(message: Message) -> Reply | Failure:
         payload = _unwrapped(message.content)
     except WireError as error:
         return Failure(str(error))
-    loss = message.content.metric_records.get(_METRICS, MetricRecord()).get("loss")
-    if not isinstance(loss, int | float) or not math.isfinite(loss):
+    loss = _record(message.content, _METRICS, MetricRecord).get("loss")
+    if not isinstance(loss, float) or not abs(loss) < _LARGEST_LOSS:
         return Failure(f"its loss is {str(loss)[:40]}", len(payload))
-    return Reply(payload, ClientState(), float(loss))
+    return Reply(payload, ClientState(), loss)
 
 
 def hello_letter(node: int, ttl: float) -> Message:
@@ -77,7 +81,7 @@ def read_introduction(message: Message) -> Introduction | Failure:
     """What a node says of itself, or why it does not."""
     if message.has_error():
         return Failure(_last_line(message.error.reason or f"error {message.error.code}"))
-    record = message.content.metric_records.get(_METRICS, MetricRecord())
+    record = _record(message.content, _METRICS, MetricRecord)
     values = [record.get(name) for name in ("client", "images")]
     whole = [value for value in values if type(value) is int and value >= 0]
     return Introduction(*whole) if len(whole) == 2 else Failure("it does not speak feddst")
@@ -88,13 +92,24 @@ def _wrapped(payload: bytes) -> ArrayRecord:
 
 
 def _unwrapped(content: RecordDict) -> bytes:
-    array = content.array_records.get(_PAYLOAD, ArrayRecord()).get("bytes")
+    array = _record(content, _PAYLOAD, ArrayRecord).get("bytes")
     if array is None or array.stype != STYPE or not isinstance(array.data, bytes):
         raise WireError("the message has no payload")
     return array.data
 
 
+def _record(content: RecordDict, name: str, kind: type[R]) -> R:
+    """The record of this name; an empty one if there is none of this kind.
+
+    Flower's own views of a message (`array_records` and its like) are reference cycles: with them a payload stays in
+    memory until Python looks for garbage.
+    """
+    record = content.get(name)
+    return record if isinstance(record, kind) else kind()
+
+
 def _last_line(text: str) -> str:
     """What a traceback ends with."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return (lines[-1] if lines else text)[:_LONGEST_REASON]
+    last = lines[-1][:_LONGEST_REASON] if lines else ""
+    return "".join(letter if letter.isprintable() else "?" for letter in last)

@@ -2,7 +2,6 @@
 
 import logging
 import time
-from collections.abc import Iterable
 
 from flwr.app import Message
 from flwr.serverapp import Grid
@@ -17,6 +16,8 @@ log = logging.getLogger(__name__)
 
 LOOK_EVERY = 2.0
 """Seconds between two looks for new nodes."""
+AGAIN = 30.0
+"""Seconds after which a node that has not said who it is, or could not, is asked again."""
 
 
 class Nodes:
@@ -27,51 +28,50 @@ class Nodes:
         self._post = post
         self._clients = clients
         self._ttl = ttl
+        self._client_of: dict[int, int] = {}
         self._node_of: dict[int, int] = {}
         self._asked: dict[str, int] = {}
-        self._known: set[int] = set()
+        self._when: dict[int, float] = {}
         self._looked = float("-inf")
         self._images = images
 
     def of(self, client: int) -> int | None:
-        """The node that serves a client now."""
+        """The node that serves a client now: of several the one that came last."""
         return self._node_of.get(client)
 
     def gather(self, patience: float) -> None:
         """Wait until every client is there, or, after so many seconds, go on with those that are."""
         end = time.monotonic() + patience
+        self.look()
         while len(self._node_of) < self._clients and time.monotonic() < end:
-            self.look()
-            self.take(self._post.collect(self._asked))
             self._post.pause()
+            self.look()
         if not self._node_of:
             raise FlowerError(f"none of {counted(self._clients, 'client')} has come within {patience:g} s")
         if len(self._node_of) < self._clients:
             log.warning("going on with %d of %d clients", len(self._node_of), self._clients)
 
     def look(self) -> None:
-        """Ask who is new; at most every few seconds."""
-        if time.monotonic() < self._looked + LOOK_EVERY:
-            return
-        self._looked = time.monotonic()
-        there = set(self._grid.get_node_ids())
-        self._node_of = {client: node for client, node in self._node_of.items() if node in there}
-        new = there - self._known
-        self._known = there
-        sent = self._post.send([hello_letter(node, self._ttl) for node in sorted(new)])
-        self._asked |= {letter: node for letter, node in zip(sent, sorted(new), strict=True) if letter}
+        """Ask who is new, at most every few seconds, and hear who has answered."""
+        now = time.monotonic()
+        if now >= self._looked + LOOK_EVERY:
+            self._looked = now
+            self._ask(set(self._grid.get_node_ids()), now)
+        for message in self._post.collect(list(self._asked)):
+            self._note(self._asked.pop(message.metadata.reply_to_message_id), message)
 
-    @property
-    def unanswered(self) -> list[str]:
-        """Letters to new nodes that are still to be answered."""
-        return list(self._asked)
+    def _ask(self, there: set[int], now: float) -> None:
+        self._client_of = {node: client for node, client in self._client_of.items() if node in there}
+        self._when = {node: when for node, when in self._when.items() if node in there and when > now - AGAIN}
+        self._asked = {name: node for name, node in self._asked.items() if node in self._when}
+        new = sorted(there - self._when.keys() - self._client_of.keys())
+        sent = self._post.send([hello_letter(node, self._ttl) for node in new])
+        self._asked |= {name: node for name, node in zip(sent, new, strict=True) if name}
+        self._when |= dict.fromkeys(new, now)
+        self._settle()
 
-    def take(self, messages: Iterable[Message]) -> None:
-        """Note who has introduced himself."""
-        for message in messages:
-            node = self._asked.pop(message.metadata.reply_to_message_id, None)
-            if node is not None:
-                self._note(node, message)
+    def _settle(self) -> None:
+        self._node_of = {client: node for node, client in self._client_of.items()}
 
     def _note(self, node: int, message: Message) -> None:
         said = read_introduction(message)
@@ -85,5 +85,6 @@ class Nodes:
             before = self._node_of.get(said.client)
             if before is not None and before != node:
                 log.warning("node %d takes the place of node %d as client %d", node, before, said.client)
-            self._node_of[said.client] = node
+            self._client_of[node] = said.client
             self._images[said.client] = said.images
+            self._node_of[said.client] = node

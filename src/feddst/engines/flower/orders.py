@@ -3,9 +3,11 @@
 import dataclasses
 import json
 import math
+import re
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from feddst.errors import OptionError, WireError
@@ -15,6 +17,7 @@ from feddst.protocol.keys import LARGEST_SEED
 from feddst.wire import WireConfig
 
 MOST_BYTES = 2**20
+_NAME = re.compile("[0-9a-z]{1,64}")
 
 
 @dataclass(frozen=True)
@@ -41,11 +44,13 @@ def read_orders(text: str) -> Orders:
         orders = _typed(json.loads(text), Orders, "orders")
         validate(orders.wire)
         orders.wire.check()
-        validate(orders.work.local)
-    except (ValueError, RecursionError, OptionError) as error:
+        for group in (orders.work.local, orders.work.proximal, orders.work.readjust and orders.work.readjust.growth):
+            if group is not None:
+                validate(group)
+    except (ValueError, OverflowError, RecursionError, OptionError) as error:
         raise WireError(f"these orders cannot be carried out: {error}") from None
     assert isinstance(orders, Orders)
-    if not orders.run.isalnum() or not 0 <= orders.seed <= LARGEST_SEED or orders.client < 0:
+    if not _NAME.fullmatch(orders.run) or not 0 <= orders.seed <= LARGEST_SEED or orders.client < 0:
         raise WireError(f"orders for client {orders.client} of run {orders.run[:40]!r}, seed {orders.seed}")
     return orders
 
@@ -86,11 +91,16 @@ def _typed(value: Any, kind: Any, name: str) -> Any:
 
 
 def _record(value: Any, kind: Any, name: str) -> Any:
-    hints = get_type_hints(kind)
+    hints = _hints(kind)
     names = {field.name for field in dataclasses.fields(kind)}
     if not isinstance(value, dict) or value.keys() != names:
         raise ValueError(f"{name} has other entries than {', '.join(sorted(names))}")
     return kind(**{key: _typed(item, hints[key], f"{name}.{key}") for key, item in value.items()})
+
+
+@lru_cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
 
 
 def _leaf(value: Any, kind: type, name: str) -> Any:

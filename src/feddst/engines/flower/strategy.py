@@ -87,7 +87,7 @@ class Strategy(FlowerStrategy):
         self._resume = resume
         self._watcher = watcher
         self._opened: _Opened | None = None
-        self._letters: list[tuple[int, Message, int]] = []
+        self._letters: list[tuple[int, Message, int]] | None = None
 
     def start(
         self,
@@ -127,7 +127,7 @@ class Strategy(FlowerStrategy):
         if opened.run.stopped_by:
             return []
         assignments = opened.run.open_round()
-        composed = opened.engine.compose(assignments, opened.run.receive)
+        composed = list(opened.engine.compose(assignments, opened.run.receive))
         self._letters = [(index, letter, assignments[index].client) for index, letter in composed]
         return [letter for _, letter in composed]
 
@@ -136,11 +136,11 @@ class Strategy(FlowerStrategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """For Flower's own loop: what came of them."""
         opened = self._opened
-        if opened is None or not self._letters:
+        if opened is None or self._letters is None:
             return None, None
         for index, letter, client in self._letters:
             opened.engine.expect(letter, index, client)
-        self._letters = []
+        self._letters = None
         with reproducible():
             for reply in replies:
                 opened.engine.take(reply, opened.run.receive)
@@ -165,6 +165,8 @@ class Strategy(FlowerStrategy):
     def _open(self, grid: Grid, arrays: ArrayRecord | None, rounds: int | None, deadline: float | None) -> _Opened:
         config = self._config if rounds is None else replace(self._config, rounds=rounds)
         flower = self._flower if deadline is None else replace(self._flower, deadline=deadline)
+        config.check()
+        validate(flower)
         images: dict[int, int] = {}
         federation = self._federation(config, images)
         source = built_in(config, federation) if self._model is None else self._model
@@ -173,8 +175,7 @@ class Strategy(FlowerStrategy):
             module.load_state_dict(arrays.to_torch_state_dict())
         directory = run_directory(self._out, config, self._resume)
         run, _ = open_run(config, federation, module, directory, self._resume, strangers=True, spare=flower.spare)
-        if arrays:
-            _refuse_other_beginnings(run)
+        _check_kept(run, other_beginning=bool(arrays))
         if self._resume:
             run.forget_holders()
         local = make_engine(config.engine, module, federation.dataset) if isinstance(federation, Federation) else None
@@ -186,6 +187,7 @@ class Strategy(FlowerStrategy):
             images=images,
             evaluate=_nothing if local is None else local.evaluate,
             late=run.receive_late,
+            spare=run.spare,
         )
         return _Opened(run, engine, local)
 
@@ -193,7 +195,7 @@ class Strategy(FlowerStrategy):
         if self._example is None:
             return self._data if isinstance(self._data, Federation) else federate(config.data, config.seed, self._data)
         assert self._model is not None
-        module = make_module(self._model, config.seed)
+        module = copy.deepcopy(make_module(self._model, config.seed))
         with torch.no_grad():
             outputs = module.eval()(self._example)
         return Roster(self._example, int(outputs.shape[-1]), config.data.clients, images)
@@ -240,11 +242,17 @@ def name_of(run: Run, module: nn.Module) -> str:
     return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
 
-def _refuse_other_beginnings(run: Run) -> None:
-    work = run.method.work(run.state, 0)
-    if work.keep or work.ticket is not None:
+def _check_kept(run: Run, *, other_beginning: bool) -> None:
+    """Raise `OptionError` if clients keep something that would not fit what the server does."""
+    method, work = run.config.method, run.method.work(run.state, 0)
+    if not work.keep and work.ticket is None:
+        return
+    if other_beginning:
+        raise OptionError(f"initial_arrays cannot be given with {method}: its clients draw them from the seed")
+    if run.directory is not None and run.config.checkpoint_every != 1:
+        every = run.config.checkpoint_every
         raise OptionError(
-            f"initial_arrays cannot be given with {run.config.method}: its clients draw them from the seed"
+            f"checkpoint_every must be 1 with {method}, whose clients go back one round only, got {every}"
         )
 
 

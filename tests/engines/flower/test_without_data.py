@@ -1,0 +1,121 @@
+"""A server that has never seen an image."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import torch
+from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
+from torch import Tensor, nn
+
+import feddst
+from feddst.data import Federation
+from feddst.engines.flower import FlowerConfig, Strategy
+from feddst.errors import OptionError
+from feddst.experiment import RunConfig
+from feddst.experiment.loop import Silent
+
+Configure = Callable[..., RunConfig]
+Alike = Callable[[Mapping[str, Tensor], Mapping[str, Tensor]], bool]
+
+EXAMPLE = torch.zeros(1, 1, 6, 6)
+
+
+def normalised() -> nn.Sequential:
+    return nn.Sequential(nn.Flatten(), nn.Linear(36, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Linear(12, 3))
+
+
+@pytest.mark.parametrize(
+    ("method", "buffers"),
+    [("feddst", False), ("feddst", True), ("lg-fedavg", False), ("prunefl", True), ("sign-sgd", False)],
+)
+def test_a_server_without_data_trains_the_same_model(
+    method: str,
+    buffers: bool,
+    configure: Configure,
+    federation: Federation,
+    make_grid: Any,
+    alike: Alike,
+    network: Any,
+) -> None:
+    config, model = configure(method=method, rounds=5, cohort__size=4), normalised if buffers else network
+    tested: dict[int, ArrayRecord] = {}
+
+    def test(round: int, arrays: ArrayRecord) -> MetricRecord:
+        tested[round] = arrays
+        return MetricRecord({"round": round})
+
+    strategy = Strategy(config, model=model, example=EXAMPLE, watcher=Silent(), flower=FlowerConfig(wait=5))
+    result = strategy.start(make_grid(model=model), evaluate_fn=test)
+    assert list(tested)[-3:] == [2, 4, 5]  # a round 0 is tested where there is one
+    assert {round: metrics["round"] for round, metrics in result.evaluate_metrics_serverapp.items()} == {
+        round: round for round in tested
+    }
+    trained = model()
+    trained.load_state_dict(result.arrays.to_torch_state_dict())
+    assert alike(trained.state_dict(), tested[5].to_torch_state_dict())
+    assert not alike(tested[2].to_torch_state_dict(), tested[5].to_torch_state_dict())
+    expected = feddst.run(config, model=model, data=federation, watcher=Silent())
+    assert alike(trained.state_dict(), expected.model.state_dict())
+    last = result.train_metrics_clientapp[5]
+    assert (last["upload_bytes"], last["clients"]) == (expected.rows[-1].upload_bytes, 4)
+    assert "accuracy" not in last
+
+
+def test_without_a_function_nothing_is_tested(configure: Configure, make_grid: Any, network: Any) -> None:
+    strategy = Strategy(configure(), model=network, example=EXAMPLE, watcher=Silent(), flower=FlowerConfig(wait=5))
+    result = strategy.start(make_grid())
+    assert not result.evaluate_metrics_serverapp
+    assert list(result.train_metrics_clientapp) == [1, 2, 3]
+
+
+def test_a_server_with_data_can_be_given_a_test_of_its_own(
+    configure: Configure, federation: Federation, make_grid: Any, network: Any
+) -> None:
+    tested: list[int] = []
+    strategy = Strategy(configure(), model=network, data=federation, watcher=Silent(), flower=FlowerConfig(wait=5))
+    result = strategy.start(make_grid(), evaluate_fn=lambda round, arrays: tested.append(round))
+    assert tested == [2, 3]
+    assert not result.evaluate_metrics_serverapp
+    assert "accuracy" in result.train_metrics_clientapp[2]
+
+
+def test_a_module_of_the_users_is_left_as_it_was(configure: Configure, make_grid: Any, alike: Alike) -> None:
+    module = normalised().train()
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    strategy = Strategy(configure(), model=module, example=EXAMPLE, watcher=Silent(), flower=FlowerConfig(wait=5))
+    result = strategy.start(make_grid(model=module))
+    assert module.training
+    assert alike(module.state_dict(), before)
+    assert not alike(result.arrays.to_torch_state_dict(), before)
+
+
+@pytest.mark.parametrize("others", [{}, {"model": normalised, "data": True}], ids=["no model", "data too"])
+def test_an_example_stands_in_for_data_of_a_model_of_ones_own(
+    others: dict[str, Any], configure: Configure, federation: Federation
+) -> None:
+    if "data" in others:
+        others = {**others, "data": federation}
+    with pytest.raises(OptionError, match="an example input is for a model of your own"):
+        Strategy(configure(), example=EXAMPLE, **others)
+
+
+@pytest.mark.parametrize("told", [{"num_rounds": 0}, {"num_rounds": -1}, {"timeout": 0.0}, {"timeout": -1.0}])
+def test_what_a_start_is_told_is_checked(
+    told: dict[str, Any], configure: Configure, federation: Federation, make_grid: Any, network: Any
+) -> None:
+    class Once(Silent):
+        def stop(self) -> bool:
+            return True
+
+    strategy = Strategy(configure(), model=network, data=federation, watcher=Once(), flower=FlowerConfig(wait=5))
+    with pytest.raises(OptionError):
+        strategy.start(make_grid(), **told)
+
+
+def test_clients_are_told_what_to_do_by_the_config_alone(
+    configure: Configure, federation: Federation, make_grid: Any, network: Any
+) -> None:
+    strategy = Strategy(configure(), model=network, data=federation, watcher=Silent())
+    with pytest.raises(OptionError, match="train_config and evaluate_config must be empty"):
+        strategy.start(make_grid(), train_config=ConfigRecord({"lr": 0.1}))
