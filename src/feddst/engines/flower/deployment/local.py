@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -107,10 +108,16 @@ class LocalDeployment:
     ) -> RunEnd:
         """Run the Flower app in a directory to its end, handing each line that the ServerApp writes to `on_line`.
 
-        Raises if the run cannot begin, if it has not ended in time, or if the SuperLink ends before it does.
+        Raises if the run cannot begin, if it has not ended in time, or if the SuperLink ends before it does. Whatever
+        is raised, by `on_line` too, the run is stopped.
         """
         run = begin(self.home, app, run_config or {})
-        follow(self.home, run, self.folder / "logs" / f"run-{run}.log", on_line, self.superlink, seconds)
+        try:
+            follow(self.home, run, self.folder / "logs" / f"run-{run}.log", on_line, self.superlink, seconds)
+        except BaseException:
+            with suppress(FlowerError):
+                ask(self.home, "stop", run)
+            raise
         return end_of(self.home, run)
 
     def start_superlink(self) -> None:

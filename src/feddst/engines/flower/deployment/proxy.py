@@ -94,15 +94,18 @@ class _Pipe:
 
 
 class CountingProxy:
-    """While this is entered, what connects to `address` is connected to `target`, which is `host:port`.
+    """While this is entered, what connects to `address`, here on `host` and `port`, is connected to `target`.
 
     `total` and `connections` count payload: the headers of TCP and IP, about 3 %, are not in them. Slowness is that
     of the payload too: a connection is made without delay.
     """
 
-    def __init__(self, target: str, *, up: Link | None = None, down: Link | None = None) -> None:
-        host, _, port = target.rpartition(":")
-        self._target = (host, int(port))
+    def __init__(
+        self, target: str, *, up: Link | None = None, down: Link | None = None, host: str = HOST, port: int = 0
+    ) -> None:
+        far, _, far_port = target.rpartition(":")
+        self._target = (far, int(far_port))
+        self._near = (host, port)
         self._lanes = (_Lane(up or Link()), _Lane(down or Link()))
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="feddst-proxy", daemon=True)
@@ -129,7 +132,7 @@ class CountingProxy:
         asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _listen(self) -> None:
-        self._server = await asyncio.start_server(self._connect, HOST, 0)
+        self._server = await asyncio.start_server(self._connect, *self._near)
         self.address = "{}:{}".format(*self._server.sockets[0].getsockname())
 
     async def _close(self) -> None:

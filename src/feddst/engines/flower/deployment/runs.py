@@ -58,7 +58,6 @@ def follow(home: Path, run: str, log: Path, on_line: Callable[[str], None], supe
             if not running:
                 return
             if time.monotonic() > deadline:
-                ask(home, "stop", run)
                 raise FlowerError(f"run {run} had not ended after {seconds:g} s, and was stopped")
             time.sleep(_POLL)
     finally:
