@@ -119,8 +119,14 @@ def deploy_command(given: Arguments) -> int:
     from feddst.engines.flower.deployment.local import LocalDeployment
     from feddst.engines.flower.settings import app_project, as_run_config
 
-    nodes = given.values.get("nodes", 3)
-    config, path, resume = _config(given, {"data.clients": nodes, "cohort.size": nodes})
+    wanted = given.values.get("nodes", 3)
+    if "data.clients" in given.values:
+        raise OptionError("data.clients is what --nodes says: give only that")
+    config, path, resume = _config(given, {"data.clients": wanted, "cohort.size": wanted})
+    nodes = config.data.clients
+    if given.values.get("nodes", nodes) != nodes:
+        raise OptionError(f"the run in {path} has {nodes} nodes, got {wanted}")
+    again = command("flower", "deploy-local", "--resume", "--out", str(path))
     logs = given.values.get("logs", "")
     seconds = 60 * given.values.get("minutes", 60.0)
     values = as_run_config({**flatten(config), **{f"flower.{n}": v for n, v in _flower_values(given).items()}})
@@ -131,11 +137,16 @@ def deploy_command(given: Arguments) -> int:
         app.mkdir(parents=True, exist_ok=True)
         write_atomically(app / "pyproject.toml", app_project().encode())
         say(f"starting a SuperLink and {nodes} SuperNodes on loopback; writing to {path}")
-        with LocalDeployment(folder, nodes, secure=not given.values.get("insecure", False)) as deployment:
-            end = deployment.run_app(app, values, seconds=seconds, on_line=_say_progress)
+        try:
+            with LocalDeployment(folder, nodes, secure=not given.values.get("insecure", False)) as deployment:
+                end = deployment.run_app(app, values, seconds=seconds, on_line=_say_progress)
+        except KeyboardInterrupt:
+            begun = RunDirectory(path).config.is_file()
+            say(f"stopped; go on with\n  {again}" if begun else "stopped before the first round")
+            return INTERRUPTED
     if not end.completed:
-        raise FlowerError(f"the run did not complete: {end}")
-    return _ended(config, path, command("flower", "deploy-local", "--resume", "--out", str(path)))
+        raise FlowerError(f"the run {end.status}: {end.details or 'its log says why'}")
+    return _ended(config, path, again)
 
 
 def _say_progress(line: str) -> None:
