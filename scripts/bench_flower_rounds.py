@@ -16,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from feddst.engines.flower.deployment.command_line import Value
+from feddst.engines.flower.config import Value
 from feddst.engines.flower.deployment.local import LocalDeployment
 from feddst.errors import FlowerError
 from feddst.experiment.machine import commit, machine

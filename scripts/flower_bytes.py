@@ -14,11 +14,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from feddst.engines.flower.deployment.command_line import Value
+from feddst.engines.flower.config import Value
 from feddst.engines.flower.deployment.local import LocalDeployment
 from feddst.engines.flower.deployment.ports import free_ports
 from feddst.engines.flower.deployment.proxy import CountingProxy
-from feddst.engines.flower.settings import app_project
+from feddst.engines.flower.settings import write_app
 from feddst.errors import FlowerError
 from feddst.experiment.machine import commit, machine
 from feddst.experiment.metrics import read_rows
@@ -34,9 +34,7 @@ def measure() -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as name, CountingProxy(f"127.0.0.1:{port}") as proxy:
         folder = Path(name)
-        app = folder / "app"
-        app.mkdir()
-        (app / "pyproject.toml").write_text(app_project())
+        app = write_app(folder / "app").parent
         with LocalDeployment(folder / "d", NODES, port=port, nodes_connect_to=proxy.address) as deployment:
             for method, values in CASES:
                 out = folder / f"{method}-{values}"

@@ -23,11 +23,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from feddst.engines.flower.deployment.command_line import Value
+from feddst.engines.flower.config import Value
 from feddst.engines.flower.deployment.local import LocalDeployment
 from feddst.engines.flower.deployment.ports import free_ports
 from feddst.engines.flower.deployment.proxy import CountingProxy, Link
-from feddst.engines.flower.settings import app_project
+from feddst.engines.flower.settings import write_app
 from feddst.errors import FlowerError
 from feddst.experiment.machine import commit, machine
 from feddst.experiment.metrics import read_rows
@@ -187,9 +187,7 @@ def measure() -> tuple[list[dict[str, Any]], bool]:
         for wire in wires:
             stack.enter_context(CountingProxy(f"127.0.0.1:{port}", host=wire.address, port=port))
             stack.enter_context(relayed(wire, port, 0.0 if by_kernel else DELAY))
-        app = folder / "app"
-        app.mkdir()
-        (app / "pyproject.toml").write_text(app_project())
+        app = write_app(folder / "app").parent
         prefix = [wire.inside() for wire in wires]
         deployment = LocalDeployment(folder / "d", NODES, port=port, prefix=lambda index: prefix[index])
         stack.enter_context(deployment)

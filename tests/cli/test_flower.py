@@ -9,6 +9,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from feddst.cli import flower
 from feddst.engines.flower.settings import app_options, app_values, read_run_config
@@ -38,6 +40,19 @@ def test_a_simulation_can_be_taken_further(feddst: Call, tmp_path: Path, small: 
     assert config.checkpoint_every == 1
 
 
+@pytest.mark.parametrize("method", ["lg-fedavg", "lotteryfl"])
+def test_clients_that_keep_something_still_have_it_when_a_simulation_goes_on(
+    method: str, feddst: Call, tmp_path: Path, small: str
+) -> None:
+    assert feddst(f"flower simulate --method {method} --rounds 4 {small} --out whole").code == 0
+    assert feddst(f"flower simulate --method {method} --rounds 2 {small} --out parts").code == 0
+    assert feddst("flower simulate --rounds 4 --resume --out parts").code == 0
+    whole, parts = (load_file(tmp_path / name / "checkpoint.safetensors") for name in ("whole", "parts"))
+    for name in whole:
+        if not name.startswith("bitmap"):
+            assert torch.equal(whole[name], parts[name])
+
+
 def test_checkpoints_are_written_every_round_unless_said_otherwise(feddst: Call, tmp_path: Path, small: str) -> None:
     small = small.replace(" --checkpoint_every 1", "")
     assert feddst(f"flower simulate --rounds 1 {small} --out every").code == 0
@@ -52,6 +67,7 @@ def test_checkpoints_are_written_every_round_unless_said_otherwise(feddst: Call,
         ("flower simulate --resume", "--resume needs --out"),
         ("flower simulate --backend grpc", "backend must be one of in-process, ray, got 'grpc'"),
         ("flower deploy-local --nodes 0", "nodes must be at least 1, got 0"),
+        ("flower deploy-local --data.clients 4", "data.clients is what --nodes says"),
         ("flower app", "flower app needs a directory"),
         ("flower keys", "flower keys needs a directory"),
         ("flower keys k --hosts ,", "hosts must not be empty"),

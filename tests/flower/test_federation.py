@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 import feddst
+from feddst.engines.flower.config import Value
 from feddst.engines.flower.deployment.local import LocalDeployment
 from feddst.engines.flower.deployment.ports import free_ports
 from feddst.engines.flower.deployment.proxy import CountingProxy
-from feddst.engines.flower.settings import Value, app_project
+from feddst.engines.flower.settings import read_run_config, write_app
 from feddst.errors import FlowerError
 from feddst.experiment.config import RunConfig
 from feddst.experiment.metrics import Row, read_rows
@@ -41,10 +42,7 @@ COMMON: dict[str, Value] = {
 @pytest.fixture
 def app(tmp_path: Path) -> Path:
     """The app's directory."""
-    directory = tmp_path / "app"
-    directory.mkdir()
-    (directory / "pyproject.toml").write_text(app_project())
-    return directory
+    return write_app(tmp_path / "app").parent
 
 
 def reference(tmp_path: Path, rounds: int) -> Path:
@@ -54,8 +52,6 @@ def reference(tmp_path: Path, rounds: int) -> Path:
 
 
 def _config(values: dict[str, Value]) -> RunConfig:
-    from feddst.engines.flower.settings import read_run_config
-
     return read_run_config(values)[0]
 
 

@@ -17,7 +17,7 @@ from feddst.cli.settings import RunArguments, gather
 from feddst.errors import FlowerError, OptionError
 from feddst.experiment import RunConfig
 from feddst.experiment.config import refuse_ineffective
-from feddst.experiment.storage import RunDirectory, occupied, write_atomically
+from feddst.experiment.storage import RunDirectory, occupied
 from feddst.options import Option, check_list, flatten, option, options_of, updated
 
 FEDERATION: dict[str, Any] = {"checkpoint_every": 1}
@@ -65,15 +65,14 @@ def deploy_options() -> list[Option]:
 def app_command(given: Arguments) -> int:
     """Carry out `feddst flower app`."""
     _need_flower()
-    from feddst.engines.flower.settings import app_project
+    from feddst.engines.flower.settings import write_app
 
     if not given.words:
         raise OptionError("flower app needs a directory to write the app to")
     path = Path(given.words[0]) / "pyproject.toml"
     if path.exists():
         raise OptionError(f"{path} exists already: choose another directory")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, app_project().encode())
+    write_app(path.parent)
     print(f"{path}\nrun it with\n  flwr run {path.parent}")
     return 0
 
@@ -81,7 +80,7 @@ def app_command(given: Arguments) -> int:
 def keys_command(given: Arguments) -> int:
     """Carry out `feddst flower keys`."""
     _need_flower()
-    from feddst.engines.flower.deployment.certificates import make_certificates, make_node_key
+    from feddst.engines.flower.deployment.certificates import LOOPBACK, make_certificates, make_node_key
 
     if not given.words:
         raise OptionError("flower keys needs a directory to write the keys to")
@@ -89,7 +88,8 @@ def keys_command(given: Arguments) -> int:
     check_list("hosts", asked.hosts)
     if occupied(folder):
         raise OptionError(f"{folder} is not empty: choose another directory")
-    made = make_certificates(folder, asked.hosts, asked.days)
+    # The server's own processes reach each other by loopback.
+    made = make_certificates(folder, list(dict.fromkeys([*asked.hosts, *LOOPBACK])), asked.days)
     print(f"for the server: {made.certificate}, {made.key}\nfor all: {made.authority}")
     for node in range(asked.nodes):
         key = make_node_key(folder, f"node-{node}")
@@ -108,8 +108,11 @@ def simulate_command(given: Arguments) -> int:
     say(f"{config.method} with {config.data.clients} nodes of Flower ({backend}); writing to {path}")
     interruption = Interruption()
     again = command("flower", "simulate", "--resume", "--out", str(path))
-    with interruption, Reporter(interruption) as reporter:
-        simulate(config, flower, backend=backend, out=path, resume=resume, watcher=reporter)
+    try:
+        with interruption, Reporter(interruption) as reporter:
+            simulate(config, flower, backend=backend, out=path, resume=resume, watcher=reporter)
+    except KeyboardInterrupt:
+        return _stopped(path, again)
     return _ended(config, path, again)
 
 
@@ -117,7 +120,8 @@ def deploy_command(given: Arguments) -> int:
     """Carry out `feddst flower deploy-local`."""
     _need_flower()
     from feddst.engines.flower.deployment.local import LocalDeployment
-    from feddst.engines.flower.settings import app_project, as_run_config
+    from feddst.engines.flower.settings import as_run_config, write_app
+    from feddst.engines.flower.simulation import CLIENTS
 
     wanted = given.values.get("nodes", 3)
     if "data.clients" in given.values:
@@ -131,19 +135,19 @@ def deploy_command(given: Arguments) -> int:
     seconds = 60 * given.values.get("minutes", 60.0)
     values = as_run_config({**flatten(config), **{f"flower.{n}": v for n, v in _flower_values(given).items()}})
     values |= {"out": str(path.resolve()), "resume": resume}
+    own = {index: {"state-dir": str(path.resolve() / CLIENTS)} for index in range(nodes)}
+    if logs and occupied(Path(logs)):
+        raise OptionError(f"logs: {logs} is not empty: choose another directory")
     with tempfile.TemporaryDirectory(prefix="feddst-") as made:
         folder = Path(logs) if logs else Path(made)
-        app = folder / "app"
-        app.mkdir(parents=True, exist_ok=True)
-        write_atomically(app / "pyproject.toml", app_project().encode())
+        app = write_app(folder / "app").parent
         say(f"starting a SuperLink and {nodes} SuperNodes on loopback; writing to {path}")
         try:
-            with LocalDeployment(folder, nodes, secure=not given.values.get("insecure", False)) as deployment:
+            secure = not given.values.get("insecure", False)
+            with LocalDeployment(folder, nodes, secure=secure, node_config=own) as deployment:
                 end = deployment.run_app(app, values, seconds=seconds, on_line=_say_progress)
         except KeyboardInterrupt:
-            begun = RunDirectory(path).config.is_file()
-            say(f"stopped; go on with\n  {again}" if begun else "stopped before the first round")
-            return INTERRUPTED
+            return _stopped(path, again)
     if not end.completed:
         raise FlowerError(f"the run {end.status}: {end.details or 'its log says why'}")
     return _ended(config, path, again)
@@ -160,7 +164,7 @@ def _need_flower() -> None:
 
 
 def _flower_options() -> list[Option]:
-    """The options of the server's group, if Flower is there to have one."""
+    """The options of the server's group."""
     from feddst.engines.flower.config import FlowerConfig
 
     return [replace(opt, name=f"flower.{opt.name}") for opt in options_of(FlowerConfig)]
@@ -187,6 +191,12 @@ def _config(given: Arguments, fixed: dict[str, Any]) -> tuple[RunConfig, Path, b
     else:
         RunDirectory(path).refuse_occupied()
     return config, path, resume
+
+
+def _stopped(path: Path, again: str) -> int:
+    begun = RunDirectory(path).config.is_file()
+    say(f"stopped; go on with\n  {again}" if begun else "stopped before the first round")
+    return INTERRUPTED
 
 
 def _ended(config: RunConfig, path: Path, again: str) -> int:

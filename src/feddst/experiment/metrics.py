@@ -103,7 +103,13 @@ class Summary:
     stopped_by: str
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return {name: None if value != value else value for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "Summary":
+        """What `as_dict` gave, which has nothing where there was no evaluation."""
+        known = {name: values.get(name) for name in ("best", "final", "last_ten")}
+        return cls(**{**values, **{name: math.nan if value is None else value for name, value in known.items()}})
 
 
 def counted_upload(sent: int, formula: int, accounting: Accounting) -> int:

@@ -194,6 +194,8 @@ class Run:
         if isinstance(reply, Failure):
             self._fail(place, reply)
             return False
+        if not given.images:  # it was not known when the round began
+            given = self._open.given[place] = replace(given, images=self.federation.num_images(given.client))
         loss = reply.loss if given.work.train else None
         try:
             update = self._read(reply.payload, given)
@@ -205,10 +207,11 @@ class Run:
         self._take(place, Arrival(given.client, *sizes, bits, update.weight, loss, reply.state), own)
         return True
 
-    def receive_late(self) -> None:
+    def receive_late(self, size: int) -> None:
         """An answer came when its round had ended: it is left alone, and counted."""
         assert self._open is not None
         self._open.late += 1
+        self._ledger.up.add(size, 0)
 
     def forget_holders(self) -> None:
         """Do not rely on any client's still having what it was sent before."""
@@ -455,6 +458,6 @@ class Run:
             flops_dense=self._ledger.flops_dense,
             flops_sparse=self._ledger.flops_sparse,
             seconds=time.perf_counter() - ended.began,
-            missing=len(ended.missing()),
+            missing=len(ended.missing()) if ended.total.updates < len(ended.given) - self.spare else 0,
             late=ended.late,
         )

@@ -188,7 +188,7 @@ class RunDirectory:
         if not self.summary.is_file():
             return None
         try:
-            return Summary(**json.loads(self.summary.read_text()))
+            return Summary.from_dict(json.loads(self.summary.read_text()))
         except (ValueError, TypeError):
             reason = "is damaged, or of another version; delete it to resume the run"
             raise CheckpointError(f"{self.summary} {reason}") from None

@@ -4,7 +4,7 @@ import itertools
 import re
 import time
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import feddst
 from feddst.data import Federation
 from feddst.engines import Assignment, Deliver, EngineConfig, ReferenceEngine, Reply
 from feddst.engines.flower import FlowerConfig, InProcessGrid, Strategy, client_app
-from feddst.engines.flower.letters import WORK, read_reply, read_work, reply_letter
+from feddst.engines.flower.letters import HELLO, WORK, read_reply, read_work, reply_letter
 from feddst.errors import TrainingError
 from feddst.experiment import RunConfig
 from feddst.experiment.loop import Silent, play
@@ -319,7 +319,48 @@ def test_a_round_ends_when_enough_of_those_asked_have_answered(configure: Config
 
 def test_those_who_are_too_many_are_not_averaged(configure: Configure, play: Play) -> None:
     on_grid = play(configure(cohort__size=3, rounds=2), flower=FlowerConfig(wait=5, deadline=60, spare=2))
-    assert [(row.clients, row.refused) for row in on_grid.rows] == [(3, 0)] * 2
+    assert [(row.clients, row.refused, row.missing) for row in on_grid.rows] == [(3, 0, 0)] * 2
+    plain = play(configure(cohort__size=5, rounds=2), flower=FlowerConfig(wait=5))
+    fetched = [row.clients + row.late for row in on_grid.rows]
+    assert fetched == [5, 5]  # all five had been fetched when it was noticed that three are enough
+    assert on_grid.rows[0].upload_bytes == plain.rows[0].upload_bytes  # and so crossed the line
+
+
+class Unreadable(InProcessGrid):
+    """A grid that cannot read what one node has written, and where another says it was asked something else."""
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        names = list(message_ids)
+        bad = [name for name in names if name in self._waiting and self._is(self._waiting[name], WORK, BAD)]
+        if bad:
+            if len(names) == 1:
+                del self._waiting[names[0]]
+            raise ValueError("no such object")
+        found = list(super().pull_messages(names))
+        for message in found:
+            if message.metadata.message_type == HELLO and message.metadata.src_node_id == 1:
+                message.metadata.__dict__["_reply_to_message_id"] = "a letter that nobody wrote"
+        return found
+
+    def _is(self, message: Message, kind: str, client: int) -> bool:
+        return message.metadata.message_type == kind and message.metadata.dst_node_id == client + 1
+
+
+def test_what_flower_cannot_read_does_not_end_the_run(
+    configure: Configure, play: Play, make_grid: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    grid = make_grid(kind=Unreadable)
+    on_grid = play(configure(rounds=2), grid=grid, flower=FlowerConfig(wait=0.5, deadline=5))
+    assert [(row.clients, row.refused, row.missing) for row in on_grid.rows] == [(4, 1, 1)] * 2
+    assert f"the update of client {BAD} was refused: it cannot be read: no such object" in caplog.text
+
+
+def test_when_everybody_would_have_to_rest_nobody_does(configure: Configure, play: Play) -> None:
+    courier = Courier(
+        lambda round, message, work: answer(message, b"") if round < 3 else work(message), frozenset(range(6))
+    )
+    on_grid = play(configure(rounds=4), courier=courier, flower=FlowerConfig(wait=5, failures=2, rest=10))
+    assert [row.clients for row in on_grid.rows] == [0, 0, 6, 6]
 
 
 @pytest.mark.parametrize(("size", "spare"), [(5, 3), (6, 4), (4, 100)])

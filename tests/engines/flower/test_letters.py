@@ -116,7 +116,11 @@ def test_orders_without_a_payload_are_refused(letter: Message) -> None:
     ],
 )
 def test_a_reply_without_a_payload_is_a_failure(letter: Message, records: dict[str, Any]) -> None:
-    assert read_reply(Message(RecordDict(records), reply_to=letter)) == Failure("the message has no payload")
+    found = read_reply(Message(RecordDict(records), reply_to=letter))
+    assert isinstance(found, Failure)
+    assert found.reason == "the message has no payload"
+    arrays = [array for record in records.values() if isinstance(record, ArrayRecord) for array in record.values()]
+    assert found.size == sum(len(array.data) for array in arrays)
 
 
 @pytest.mark.parametrize(

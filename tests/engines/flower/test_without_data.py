@@ -1,6 +1,9 @@
 """A server that has never seen an image."""
 
+import json
+import math
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +17,9 @@ from feddst.engines.flower import FlowerConfig, Strategy
 from feddst.errors import OptionError
 from feddst.experiment import RunConfig
 from feddst.experiment.loop import Silent
+from feddst.experiment.metrics import Row
+from feddst.experiment.run import Run
+from feddst.experiment.storage import RunDirectory
 
 Configure = Callable[..., RunConfig]
 Alike = Callable[[Mapping[str, Tensor], Mapping[str, Tensor]], bool]
@@ -119,3 +125,48 @@ def test_clients_are_told_what_to_do_by_the_config_alone(
     strategy = Strategy(configure(), model=network, data=federation, watcher=Silent())
     with pytest.raises(OptionError, match="train_config and evaluate_config must be empty"):
         strategy.start(make_grid(), train_config=ConfigRecord({"lr": 0.1}))
+
+
+def test_a_client_that_comes_as_a_round_begins_is_not_refused_for_want_of_its_images(
+    configure: Configure, make_grid: Any, network: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid = make_grid()
+    contexts, grid._contexts = grid._contexts, {1: grid._contexts[1]}
+    rows: list[Row] = []
+
+    class Adding(Silent):
+        def row(self, run: Run, row: Row) -> None:
+            rows.append(row)
+            grid._contexts = contexts
+
+    strategy = Strategy(
+        configure(rounds=2), model=network, example=EXAMPLE, watcher=Adding(), flower=FlowerConfig(wait=0, deadline=5)
+    )
+    strategy.start(grid)
+    assert [(row.clients, row.refused) for row in rows] == [(1, 0), (6, 0)]
+
+
+def test_what_was_never_tested_has_a_summary_without_scores(
+    configure: Configure, make_grid: Any, network: Any, tmp_path: Path
+) -> None:
+    flower = FlowerConfig(wait=5)
+    strategy = Strategy(
+        configure(), model=network, example=EXAMPLE, watcher=Silent(), flower=flower, out=tmp_path / "run"
+    )
+    strategy.start(make_grid())
+    text = (tmp_path / "run" / "summary.json").read_text()
+    assert "NaN" not in text
+    assert json.loads(text)["best"] is None
+    summary = RunDirectory(tmp_path / "run").finished()
+    assert summary is not None
+    assert math.isnan(summary.best)
+
+
+def test_a_client_cannot_claim_to_have_more_images_than_allowed(
+    configure: Configure, make_grid: Any, network: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    flower = FlowerConfig(wait=0.5, most_images=12)  # clients have 8, 10, … 18
+    strategy = Strategy(configure(rounds=1), model=network, example=EXAMPLE, watcher=Silent(), flower=flower)
+    result = strategy.start(make_grid())
+    assert result.train_metrics_clientapp[1]["clients"] == 3
+    assert "node 6, client 5, says it has 18 images" in caplog.text

@@ -9,8 +9,9 @@ from flwr.serverapp import Grid, ServerApp
 from feddst.data import Federation, federate
 from feddst.data.dataset import Pair
 from feddst.engines.flower.client import Worker, app_of
+from feddst.engines.flower.config import Value
 from feddst.engines.flower.memory import partition_of
-from feddst.engines.flower.settings import Value, read_run_config
+from feddst.engines.flower.settings import read_run_config
 from feddst.engines.flower.strategy import Strategy
 from feddst.errors import FlowerError
 from feddst.experiment.config import RunConfig

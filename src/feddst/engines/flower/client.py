@@ -12,7 +12,15 @@ from feddst.data import Dataset
 from feddst.data.dataset import Pair
 from feddst.engines.base import AnyEngine, Assignment, CohortEngine, Reply, replies_of
 from feddst.engines.exchange import layout_of
-from feddst.engines.flower.letters import HELLO, WORK, Introduction, introduction_letter, read_work, reply_letter
+from feddst.engines.flower.letters import (
+    HELLO,
+    OTHER_CLIENT,
+    WORK,
+    Introduction,
+    introduction_letter,
+    read_work,
+    reply_letter,
+)
 from feddst.engines.flower.memory import partition_of, store_of
 from feddst.engines.flower.orders import Orders
 from feddst.engines.select import EngineConfig, make_engine
@@ -81,7 +89,7 @@ class Worker:
         """Open the broadcast, train, remember, answer."""
         client, store = partition_of(context), store_of(context)
         if orders.client != client:
-            raise FlowerError(f"these orders are for client {orders.client}, this is client {client}")
+            raise FlowerError(f"{OTHER_CLIENT} {orders.client}, this is client {client}")
         images = self._images(context)
         bench, memory = self._prepared(orders.seed, images), store.load(orders.run)
         reference = bench.layout_for(orders.work.keep).open(payload, memory.held)

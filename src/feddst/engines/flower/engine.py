@@ -11,10 +11,10 @@ from flwr.serverapp import Grid
 from feddst.engines.base import Assignment, Deliver, Evaluation, Exam, Failure
 from feddst.engines.flower.conduct import Conduct
 from feddst.engines.flower.config import FlowerConfig
-from feddst.engines.flower.letters import read_reply, work_letter
+from feddst.engines.flower.letters import OTHER_CLIENT, read_reply, size_of, work_letter
 from feddst.engines.flower.nodes import Nodes
 from feddst.engines.flower.orders import Orders
-from feddst.engines.flower.post import AT_ONCE, Post
+from feddst.engines.flower.post import AT_ONCE, Answer, Post
 
 LIFE = 2.0
 """How long a message lives, in deadlines: what comes late should still come, and be counted."""
@@ -32,7 +32,7 @@ class _Errand:
 class FlowerEngine:
     """Sends assignments to nodes, and delivers what comes back until there is enough or the time is over.
 
-    `run` names the run, for what clients keep; `late` hears of every answer that comes after its round; `evaluate`
+    `run` names the run, for what clients keep; `late` hears how many bytes came after their round; `evaluate`
     tests models on this machine. `images` will say how many images each client has.
     """
 
@@ -45,14 +45,21 @@ class FlowerEngine:
         clients: int,
         images: dict[int, int],
         evaluate: Callable[[Sequence[Exam]], list[Evaluation]],
-        late: Callable[[], None],
+        late: Callable[[int], None],
         spare: int,
     ) -> None:
         self._config = config
         self._run = run
         self._spare = spare
         self._post = Post(grid)
-        self.nodes = Nodes(grid, self._post, clients, images, config.wait + LIFE * config.deadline)
+        self.nodes = Nodes(
+            grid,
+            self._post,
+            clients,
+            images,
+            most_images=config.most_images,
+            ttl=config.wait + LIFE * config.deadline,
+        )
         self._conduct = Conduct(config.failures, config.rest)
         self._evaluate = evaluate
         self._late = late
@@ -65,10 +72,16 @@ class FlowerEngine:
         self._await_anybody([one.client for one in assignments], end)
         self._hand_out(assignments, deliver)
         while self._out and enough and time.monotonic() < end:
-            for message in self._post.collect(list(self._overdue)):
-                self.take(message, deliver)
-            for message in self._post.collect(list(self._out)):
-                enough -= self.take(message, deliver)
+            for answers in self._post.collect(list(self._overdue)):
+                for answer in answers:
+                    self.take(answer, deliver)
+            for answers in self._post.collect(list(self._out)):
+                for answer in answers:
+                    if enough:
+                        enough -= self.take(answer, deliver)
+                    else:
+                        self._out.pop(answer.name)
+                        self._come_late(answer)
                 if not enough:
                     break
             else:
@@ -97,9 +110,11 @@ class FlowerEngine:
         """The letters of a round, with their assignments' indices; a client that is not there, or rests, gets none."""
         self._conduct.next_round()
         self.nodes.look()
+        there = [one.client for one in assignments if self.nodes.of(one.client) is not None]
+        all_rest = all(map(self._conduct.rests, there))  # then nobody does: it was not their fault
         for index, one in enumerate(assignments):
             node = self.nodes.of(one.client)
-            if node is None or self._conduct.rests(one.client):
+            if node is None or (self._conduct.rests(one.client) and not all_rest):
                 reason = "it rests after several failures" if node is not None else "no node serves it now"
                 deliver(index, Failure(reason, sent=False))
                 continue
@@ -111,20 +126,24 @@ class FlowerEngine:
         until = time.monotonic() + LIFE * self._config.deadline
         self._out[letter.metadata.message_id] = _Errand(index, client, until)
 
-    def take(self, message: Message, deliver: Deliver) -> bool:
-        """Deal with a message that came; whether it was an update that could be used."""
-        name = message.metadata.reply_to_message_id
-        if name in self._overdue:
-            del self._overdue[name]
-            if not message.has_error():
-                self._late()
+    def take(self, answer: Answer, deliver: Deliver) -> bool:
+        """Deal with what came; whether it was an update that could be used."""
+        if self._overdue.pop(answer.name, None) is not None:
+            self._come_late(answer)
             return False
-        errand = self._out.pop(name, None)
+        errand = self._out.pop(answer.name, None)
         if errand is None:
             return False
-        used = deliver(errand.index, read_reply(message))
+        reply = Failure(answer.fault) if answer.message is None else read_reply(answer.message)
+        if isinstance(reply, Failure) and OTHER_CLIENT in reply.reason:
+            self.nodes.doubt(errand.client)
+        used = deliver(errand.index, reply)
         (self._conduct.well if used else self._conduct.badly)(errand.client)
         return used
+
+    def _come_late(self, answer: Answer) -> None:
+        if answer.message is not None and not answer.message.has_error():
+            self._late(size_of(answer.message))
 
     def call_time(self, *, in_time: bool) -> None:
         """The round is over; who has not answered failed, unless there were answers enough before."""

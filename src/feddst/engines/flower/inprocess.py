@@ -11,7 +11,8 @@ from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
-Value = bool | float | int | str
+from feddst.engines.flower.config import Value
+
 Courier = Callable[[Message, Callable[[Message], Message]], Message | None]
 """Carries a message: may call what it is given, or answer itself, or lose it (None)."""
 

@@ -18,6 +18,9 @@ STYPE = "feddst.v1"
 
 R = TypeVar("R", ArrayRecord, ConfigRecord, MetricRecord)
 
+OTHER_CLIENT = "these orders are for client"
+"""What a node says that is another client than the server takes it for."""
+
 _PAYLOAD, _ORDERS, _METRICS = "payload", "orders", "metrics"
 _LONGEST_REASON = 300
 _LARGEST_LOSS = 1e30
@@ -59,11 +62,17 @@ def read_reply(message: Message) -> Reply | Failure:
     try:
         payload = _unwrapped(message.content)
     except WireError as error:
-        return Failure(str(error))
+        return Failure(str(error), size_of(message))
     loss = _record(message.content, _METRICS, MetricRecord).get("loss")
     if not isinstance(loss, float) or not abs(loss) < _LARGEST_LOSS:
         return Failure(f"its loss is {str(loss)[:40]}", len(payload))
     return Reply(payload, ClientState(), loss)
+
+
+def size_of(message: Message) -> int:
+    """The bytes of a message that are not Flower's."""
+    records = message.content.values() if message.has_content() else ()
+    return sum(len(array.data) for record in records if isinstance(record, ArrayRecord) for array in record.values())
 
 
 def hello_letter(node: int, ttl: float) -> Message:

@@ -8,7 +8,7 @@ from flwr.serverapp import Grid
 
 from feddst.engines.base import Failure
 from feddst.engines.flower.letters import hello_letter, read_introduction
-from feddst.engines.flower.post import Post
+from feddst.engines.flower.post import Answer, Post
 from feddst.errors import FlowerError
 from feddst.experiment.wording import counted
 
@@ -23,14 +23,17 @@ AGAIN = 30.0
 class Nodes:
     """Asks every new node which client it is. `images` is where it notes how many images each client says it has."""
 
-    def __init__(self, grid: Grid, post: Post, clients: int, images: dict[int, int], ttl: float) -> None:
+    def __init__(
+        self, grid: Grid, post: Post, clients: int, images: dict[int, int], *, most_images: int, ttl: float
+    ) -> None:
         self._grid = grid
         self._post = post
         self._clients = clients
+        self._most_images = most_images
         self._ttl = ttl
         self._client_of: dict[int, int] = {}
         self._node_of: dict[int, int] = {}
-        self._asked: dict[str, int] = {}
+        self._asked: dict[str, tuple[int, float]] = {}
         self._when: dict[int, float] = {}
         self._looked = float("-inf")
         self._images = images
@@ -57,18 +60,38 @@ class Nodes:
         if now >= self._looked + LOOK_EVERY:
             self._looked = now
             self._ask(set(self._grid.get_node_ids()), now)
-        for message in self._post.collect(list(self._asked)):
-            self._note(self._asked.pop(message.metadata.reply_to_message_id), message)
+        for answers in self._post.collect(list(self._asked)):
+            for answer in answers:
+                self._hear(answer)
+
+    def doubt(self, client: int) -> None:
+        """Ask the node that serves a client once more which one it is."""
+        node = self._node_of.get(client)
+        if node is not None:
+            del self._client_of[node]
+            self._when.pop(node, None)
+            self._looked = float("-inf")
+            self._settle()
 
     def _ask(self, there: set[int], now: float) -> None:
         self._client_of = {node: client for node, client in self._client_of.items() if node in there}
         self._when = {node: when for node, when in self._when.items() if node in there and when > now - AGAIN}
-        self._asked = {name: node for name, node in self._asked.items() if node in self._when}
+        # Who is slow may still answer what it was asked first.
+        self._asked = {
+            name: (node, when) for name, (node, when) in self._asked.items() if node in there and when > now - self._ttl
+        }
         new = sorted(there - self._when.keys() - self._client_of.keys())
         sent = self._post.send([hello_letter(node, self._ttl) for node in new])
-        self._asked |= {name: node for name, node in zip(sent, new, strict=True) if name}
+        self._asked |= {name: (node, now) for name, node in zip(sent, new, strict=True) if name}
         self._when |= dict.fromkeys(new, now)
         self._settle()
+
+    def _hear(self, answer: Answer) -> None:
+        node, _ = self._asked.pop(answer.name)
+        if answer.message is None:
+            log.warning("node %d cannot be used: %s", node, answer.fault)
+        else:
+            self._note(node, answer.message)
 
     def _settle(self) -> None:
         self._node_of = {client: node for node, client in self._client_of.items()}
@@ -79,8 +102,8 @@ class Nodes:
             log.warning("node %d cannot be used: %s", node, said.reason)
         elif said.client >= self._clients:
             log.warning("node %d says it is client %d, but there are %d", node, said.client, self._clients)
-        elif said.images < 1:
-            log.warning("node %d, client %d, has no images", node, said.client)
+        elif not 1 <= said.images <= self._most_images:
+            log.warning("node %d, client %d, says it has %d images", node, said.client, said.images)
         else:
             before = self._node_of.get(said.client)
             if before is not None and before != node:

@@ -2,8 +2,10 @@
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
+import httpx
 from flwr.app import Message
 from flwr.serverapp import Grid
 
@@ -13,6 +15,15 @@ AT_ONCE = 16
 """Messages in one request: so many updates, and no more, are in memory before they are added up."""
 SHORTEST, LONGEST = 0.02, 0.25
 """Seconds between two looks: more while nothing comes."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came in answer to the letter of a name: a message, or what is wrong with it."""
+
+    name: str
+    message: Message | None
+    fault: str = ""
 
 
 class Post:
@@ -31,14 +42,27 @@ class Post:
         self._pause = SHORTEST
         return names
 
-    def collect(self, names: Iterable[str]) -> Iterator[Message]:
-        """The answers to letters of these names that have come by now."""
+    def collect(self, names: Iterable[str]) -> Iterator[list[Answer]]:
+        """The answers to letters of these names that have come by now, as they are fetched: some at a time."""
         for some in _at_once(list(names)):
-            came = list(self._grid.pull_messages(list(some)))
+            came = self._fetched(some)
             if came:
                 self._pause = SHORTEST
-            while came:  # so that nobody holds what has been dealt with
-                yield came.pop()
+                yield came
+                came.clear()  # so that nobody holds what has been dealt with
+
+    def _fetched(self, names: Sequence[str]) -> list[Answer]:
+        """The answers to a few letters. Flower reads what a node has written before we do, and may fail at that."""
+        try:
+            messages = list(self._grid.pull_messages(list(names)))
+        except (OSError, httpx.HTTPError):
+            raise
+        except Exception as error:
+            if len(names) > 1:  # what Flower had read before it failed is lost, and missing at the deadline
+                return [answer for name in names for answer in self._fetched([name])]
+            return [Answer(names[0], None, f"it cannot be read: {error}")]
+        answers = [Answer(message.metadata.reply_to_message_id, message) for message in messages]
+        return [answer for answer in answers if answer.name in names]
 
     def pause(self) -> None:
         """Wait a little before the next look."""

@@ -3,14 +3,14 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from feddst.engines.flower.config import FlowerConfig
+from feddst.engines.flower.config import FlowerConfig, Value
 from feddst.errors import OptionError
 from feddst.experiment.config import RunConfig
+from feddst.experiment.storage import write_atomically
 from feddst.options import Option, hint, option, options_of, updated
-
-Value = bool | float | int | str
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,13 @@ def app_project() -> str:
             "",
         ]
     )
+
+
+def write_app(folder: Path) -> Path:
+    """Write such an app to a directory, which is made if need be; returns its file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / "pyproject.toml", app_project().encode())
+    return folder / "pyproject.toml"
 
 
 def _plain(value: Any) -> Value:

@@ -14,11 +14,14 @@ from feddst.engines.flower.client import app_of
 from feddst.engines.flower.config import FlowerConfig
 from feddst.engines.flower.inprocess import InProcessGrid
 from feddst.engines.flower.strategy import Strategy
-from feddst.errors import FlowerError
+from feddst.errors import FlowerError, OptionError
 from feddst.experiment.config import RunConfig
 from feddst.experiment.loop import Watcher
+from feddst.methods import METHODS
 
 Backend = Literal["in-process", "ray"]
+CLIENTS = "clients"
+"""Where, in a run's directory, clients on this machine keep what they keep."""
 
 
 def simulate(
@@ -34,10 +37,20 @@ def simulate(
     federation = federate(config.data, config.seed)
     strategy = Strategy(config, data=federation, flower=flower, out=out, resume=resume, watcher=watcher)
     if backend == "ray":
+        if resume and keeps_state(config):
+            raise OptionError(
+                f"backend must be in-process to go on with {config.method}: under Ray clients keep nothing"
+            )
         _under_ray(lambda grid: strategy.start(grid), config, federation)
     else:
         worker = worker_of(config, federation)
-        strategy.start(InProcessGrid(app_of(lambda context: worker), config.data.clients))
+        own = {"state-dir": str(out / CLIENTS)} if out is not None and keeps_state(config) else {}
+        strategy.start(InProcessGrid(app_of(lambda context: worker), config.data.clients, node_config=own))
+
+
+def keeps_state(config: RunConfig) -> bool:
+    """Whether clients keep something from one round to the next, beside the mask."""
+    return METHODS[config.method].card.state != "nothing"
 
 
 def _under_ray(start: Callable[[Grid], object], config: RunConfig, federation: Federation) -> None:

@@ -20,6 +20,7 @@ from feddst.engines.base import AnyEngine, Evaluation, Exam
 from feddst.engines.conditions import reproducible
 from feddst.engines.flower.config import FlowerConfig
 from feddst.engines.flower.engine import FlowerEngine
+from feddst.engines.flower.post import Answer
 from feddst.engines.select import make_engine
 from feddst.errors import OptionError
 from feddst.experiment.config import CHANGEABLE, RunConfig, with_pins
@@ -143,10 +144,12 @@ class Strategy(FlowerStrategy):
         self._letters = None
         with reproducible():
             for reply in replies:
-                opened.engine.take(reply, opened.run.receive)
+                opened.engine.take(Answer(reply.metadata.reply_to_message_id, reply), opened.run.receive)
             opened.engine.call_time(in_time=False)
             exams = opened.run.exams() if opened.run.close_round() else []
             row = opened.run.record(opened.engine.evaluate(exams))
+        if opened.run.stopped_by:
+            opened.close()
         return arrays_of(opened.run), metrics_of(row)
 
     def configure_evaluate(

@@ -88,10 +88,10 @@ def own_round(grid: Grid, post: "Post", number: int) -> Round:
     waiting = set(post.send([Message(content, node, MessageType.TRAIN) for node in grid.get_node_ids()]))
     clients: list[float] = []
     while waiting and time.time() < began + DEADLINE:
-        for reply in post.collect(waiting):
-            waiting.discard(reply.metadata.reply_to_message_id)
-            if reply.has_content():
-                clients.append(cast(float, reply.content["metrics"]["began"]) - began)
+        for answer in itertools.chain.from_iterable(post.collect(waiting)):
+            waiting.discard(answer.name)
+            if answer.message is not None and answer.message.has_content():
+                clients.append(cast(float, answer.message.content["metrics"]["began"]) - began)
         if waiting:
             post.pause()
     return Round(time.time() - began, tuple(clients))

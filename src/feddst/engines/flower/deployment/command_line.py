@@ -10,13 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from feddst.engines.flower.config import Value
 from feddst.errors import FlowerError
 
 CONNECTION = "local"
 """The name of the SuperLink in the config file of `flwr`."""
-
-Value = bool | int | float | str
-"""What a run config or a node config can hold."""
 
 _SWITCHES = {
     "FLWR_TELEMETRY_ENABLED": "0",

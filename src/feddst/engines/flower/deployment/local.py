@@ -11,9 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from feddst.engines.flower.config import Value
 from feddst.engines.flower.deployment.certificates import Certificates, NodeKey, make_certificates, make_node_key
 from feddst.engines.flower.deployment.command_line import (
-    Value,
     ask,
     environment,
     program,
@@ -114,11 +114,11 @@ class LocalDeployment:
         run = begin(self.home, app, run_config or {})
         try:
             follow(self.home, run, self.folder / "logs" / f"run-{run}.log", on_line, self.superlink, seconds)
+            return end_of(self.home, run)
         except BaseException:
             with suppress(FlowerError):
                 ask(self.home, "stop", run)
             raise
-        return end_of(self.home, run)
 
     def start_superlink(self) -> None:
         """Start the SuperLink, again after it was killed: it knows its runs and nodes from its database."""

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from feddst.engines.flower.config import Value
 from feddst.engines.flower.deployment.command_line import (
     CONNECTION,
-    Value,
     ask,
     environment,
     plain,
