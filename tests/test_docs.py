@@ -125,3 +125,31 @@ def test_steps_on_a_gpu() -> None:
     assert f"`torch.compile` {ms['vmap']:.2f} ms, and one model after another {ms['single']:.0f} ms" in words
     assert f"That is {ours['tflops']:.1f} TFLOP/s of dense arithmetic, {100 * ours['share']:.0f} %" in words
     assert f"takes {ms['feddst']:.2f} ms on an H200, one model after another {ms['single']:.0f} ms" in README
+
+
+def test_training_over_slow_links() -> None:
+    record = json.loads((ROOT / "results/slow-network.json").read_text())
+    titles = {"fedavgm": "FedAvgM", "randommask": "RandomMask", "feddst": "FedDST"}
+    assert len(record["runs"]) == 6
+    for run in record["runs"]:
+        assert run["reached"]
+        end, bits = run["curve"][-1], "4 bits" if run["values"] == "q4" else "32 bits"
+        told = [f"{end['round']}", f"{end['seconds']:.0f} s", *(f"{end[way] / 2**20:.1f} MiB" for way in ("up", "down"))]
+        assert cells(README, f"{titles[run['method']]}, {bits}") == told
+
+
+def test_a_round_without_work_under_flower() -> None:
+    record = json.loads((ROOT / "results/flower-rounds.json").read_text())
+    seconds = record["mean_seconds"]
+    words = in_a_line((ROOT / "docs/flower.md").read_text())
+    assert f"takes {seconds['own']:.2f} s with three nodes" in words
+    assert f"takes {seconds['flower-evaluate']:.2f} s with its evaluation and {seconds['flower']:.2f} s without" in words
+
+
+def test_bytes_that_flower_adds() -> None:
+    record = json.loads((ROOT / "results/flower-bytes.json").read_text())
+    page = (ROOT / "docs/flower.md").read_text()
+    for case in record["cases"]:
+        told = [f"{case[who][way]:,}" for way in ("up", "down") for who in ("said", "seen")]
+        told += [f"{case['over_a_message'][way]:,.0f}" for way in ("up", "down")]
+        assert cells(page, f"{case['method']}, {case['values']}") == told
