@@ -134,7 +134,11 @@ def test_training_over_slow_links() -> None:
     for run in record["runs"]:
         assert run["reached"]
         end, bits = run["curve"][-1], "4 bits" if run["values"] == "q4" else "32 bits"
-        told = [f"{end['round']}", f"{end['seconds']:.0f} s", *(f"{end[way] / 2**20:.1f} MiB" for way in ("up", "down"))]
+        told = [
+            f"{end['round']}",
+            f"{end['seconds']:.0f} s",
+            *(f"{end[way] / 2**20:.1f} MiB" for way in ("up", "down")),
+        ]
         assert cells(README, f"{titles[run['method']]}, {bits}") == told
 
 
@@ -143,7 +147,9 @@ def test_a_round_without_work_under_flower() -> None:
     seconds = record["mean_seconds"]
     words = in_a_line((ROOT / "docs/flower.md").read_text())
     assert f"takes {seconds['own']:.2f} s with three nodes" in words
-    assert f"takes {seconds['flower-evaluate']:.2f} s with its evaluation and {seconds['flower']:.2f} s without" in words
+    assert (
+        f"takes {seconds['flower-evaluate']:.2f} s with its evaluation and {seconds['flower']:.2f} s without" in words
+    )
 
 
 def test_bytes_that_flower_adds() -> None:

@@ -281,7 +281,7 @@ def test_the_page_on_how_it_was_measured() -> None:
 
 
 def test_the_page_on_memory() -> None:
-    says(f"**What grows**: {spread([outlook_of(title)['each'] / 1e3 for title in TITLES], 1)} KB for each client")
+    says(f"**What grows**: up to {max(outlook_of(title)['each'] for title in TITLES) / 1e3:.1f} KB for each client")
     says(f"{spread([update_of(title)['payload'] / 1e3 for title in TITLES], 0)} KB each")
     payload, peak = update_of("MNIST, float32, ordinary")["payload"], round_of("MNIST, float32, ordinary")["peak"]
     says(f"1,000 updates of {payload / 1e3:.0f} KB, {MOST * payload / 1e6:.0f} MB together")
