@@ -125,7 +125,7 @@ GARBAGE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "another model's": (of_another_model, r"the payload is for another model"),
     "damaged": (lambda payload: payload[:-1] + bytes([payload[-1] ^ 1]), r"the checksum does not match"),
     "random": (lambda payload: np.random.default_rng(1).bytes(len(payload)), r"begins with"),
-    "ten megabytes": (lambda payload: payload + bytes(10_000_000), r"the largest possible"),
+    "a hundred megabytes": (lambda payload: payload + bytes(100_000_000), r"the largest possible"),
     "empty": (lambda payload: b"", r"has 0 bytes"),
     "the weight of a thousand": (
         lambda payload: framed(payload[:16] + (1000).to_bytes(4, "little") + payload[20:]),

@@ -33,6 +33,7 @@ class InProcessGrid(Grid):
         self._courier = courier or (lambda message, deliver: deliver(message))
         self._waiting: dict[str, Message] = {}
         self._names = count(1)
+        self._run = Run.create_empty(1)
         self._contexts: dict[int, Context] = {}
         for partition in range(nodes):
             own: dict[str, Value] = {**(node_config or {}), "partition-id": partition, "num-partitions": nodes}
@@ -41,11 +42,11 @@ class InProcessGrid(Grid):
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 0, 1
 
     def set_run(self, run: Run) -> None:
-        raise NotImplementedError("there is one run here")
+        self._run = run
 
     @property
     def run(self) -> Run:
-        raise NotImplementedError("there is one run here, and nothing to know of it")
+        return self._run
 
     def create_message(
         self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
