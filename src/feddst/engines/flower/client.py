@@ -67,7 +67,7 @@ class _Bench:
     shape: tuple[int, ...]
     engine: AnyEngine
     initial: Tensors
-    layout_for: Callable[[frozenset[str]], Inbox]
+    inbox_for: Callable[[frozenset[str]], Inbox]
 
 
 class Worker:
@@ -92,7 +92,7 @@ class Worker:
             raise FlowerError(f"{OTHER_CLIENT} {orders.client}, this is client {client}")
         images = self._images(context)
         bench, memory = self._prepared(orders.seed, images), store.load(orders.run)
-        reference = bench.layout_for(orders.work.keep).open(payload, memory.held)
+        reference = bench.inbox_for(orders.work.keep).open(payload, memory.held)
         round = reference.broadcast.round
         reply = self._trained(bench, orders, Parcel(payload, memory.held), images, memory.before(round))
         store.save(orders.run, memory.after(round, reference.bitmap, reply.state))
