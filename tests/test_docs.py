@@ -13,9 +13,11 @@ from feddst.experiment.reproduce.table import cell
 
 ROOT = Path(__file__).parents[1]
 RESULTS, README, STACKED = ((ROOT / name).read_text() for name in ("docs/results.md", "README.md", "docs/stacked.md"))
-TEXT, CODE, CIFAR = (
-    load_record(ROOT / f"results/{name}") for name in ("table1-paper", "table1-published", "table2-paper")
+TEXT, CODE, CIFAR, CIFAR_CODE, EXACT = (
+    load_record(ROOT / f"results/{name}")
+    for name in ("table1-paper", "table1-published", "table2-paper", "table2-published", "table1-float32")
 )
+SWEEPS = {name: load_record(ROOT / f"results/{name}-mnist") for name in ("alpha", "sparsity", "schedule")}
 NAMES = {"FedAvgM": "fedavgm", "RandomMask": "randommask", "FedDST": "feddst"}
 
 
@@ -62,6 +64,43 @@ def test_the_rows_of_table_2(title: str) -> None:
     assert cells(README, f"{title}, CIFAR-10") == found(CIFAR, NAMES[title])
 
 
+@pytest.mark.parametrize("title", ["RandomMask", "FedDST"])
+def test_the_rows_of_table_2_as_the_code_has_them(title: str) -> None:
+    assert cells(RESULTS, f"{title}, CIFAR-10, published code") == found(CIFAR_CODE, NAMES[title])
+
+
+@pytest.mark.parametrize("record", SWEEPS.values(), ids=SWEEPS)
+def test_the_rows_of_sweeps(record: Record) -> None:
+    for row in record.rows:
+        title = f"**{row.title}**" if row.name == record.usual else row.title
+        assert cells(RESULTS, title) == found(record, row.name)
+
+
+def test_how_near_the_published_code_comes_on_cifar10() -> None:
+    words = in_a_line(RESULTS)
+    away = {
+        name: [
+            (cell(CIFAR_CODE, row, cap).mean - reported.mean) / reported.spread
+            for cap, reported in zip(CIFAR_CODE.caps, PAPER["table2"][name.removesuffix("-still")], strict=True)
+        ]
+        for name in ("randommask", "fedavgm-still", "grasp", "prunefl", "feddst")
+        for row in CIFAR_CODE.rows
+        if row.name == name
+    }
+    far = {name: f"{max(map(abs, each)):.1f}" for name, each in away.items()}
+    assert f"within {far['randommask']} of the paper's standard deviations at every cap; FedAvgM" in words
+    assert f"leaves on, within {far['fedavgm-still']}; GraSP within {far['grasp']} and PruneFL within" in words
+    assert f"PruneFL within {far['prunefl']}." in words
+    assert f"by {-away['feddst'][0]:.1f} of its standard deviations at 4 GiB" in words
+    assert all(each > 0 for each in away["grasp"] + away["prunefl"])
+
+
+def test_precision_makes_no_difference() -> None:
+    rows = [next(row for row in record.rows if row.name == "feddst") for record in (EXACT, TEXT)]
+    assert f"reaches {cell(EXACT, rows[0], 1.0)} there" in in_a_line(RESULTS)
+    assert f"of {paired_difference(rows[0].best(1.0), rows[1].best(1.0))} points" in in_a_line(RESULTS)
+
+
 @pytest.mark.parametrize(
     ("record", "one", "other", "cap", "pages"),
     [
@@ -76,7 +115,17 @@ def test_the_rows_of_table_2(title: str) -> None:
         (TEXT, "feddst", "fedavgm-bfloat16", 4.0, (RESULTS,)),
         (TEXT, "fedprox", "fedavgm", 4.0, (RESULTS,)),
         (TEXT, "feddst+fedprox", "feddst", 4.0, (RESULTS,)),
-        *((CIFAR, "feddst", "randommask", cap, (RESULTS,)) for cap in (4.0, 8.0, 12.0, 16.0)),
+        *(
+            (record, "feddst", "randommask", cap, (RESULTS,))
+            for record in (CIFAR, CIFAR_CODE)
+            for cap in (4.0, 8.0, 12.0, 16.0)
+        ),
+        (SWEEPS["sparsity"], "sparsity=0.5", "sparsity=0.8", 1.0, (RESULTS,)),
+        (SWEEPS["sparsity"], "sparsity=0.5", "sparsity=0.8", 4.0, (RESULTS,)),
+        (SWEEPS["sparsity"], "sparsity=0.9", "sparsity=0.8", 4.0, (RESULTS,)),
+        (SWEEPS["sparsity"], "sparsity=0.95", "sparsity=0.8", 4.0, (RESULTS,)),
+        (SWEEPS["alpha"], "alpha=0.001", "alpha=0.05", 1.0, (RESULTS,)),
+        *((SWEEPS["schedule"], f"schedule={epoch}", "schedule=10", 4.0, (RESULTS,)) for epoch in (1, 3, 8)),
         *(
             (CIFAR, "feddst", other, cap, (RESULTS,))
             for other in ("fedavgm", "fedavgm-bfloat16")
@@ -108,7 +157,17 @@ def test_one_seed_of_fedavgm_never_learns_as_the_code_has_it() -> None:
     assert f"the mean is {found(CODE, 'fedavgm-still')[-1]}." in in_a_line(RESULTS)
 
 
-@pytest.mark.parametrize(("record", "words"), [(CODE, "took 6 min 5 s on one H200"), (CIFAR, "9 min 56 s")])
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        (CODE, "took 6 min 5 s on one H200"),
+        (CIFAR, "9 min 56 s"),
+        (CIFAR_CODE, "in two calls, 12 min 9 s"),
+        (SWEEPS["alpha"], "3 min 28 s (α)"),
+        (SWEEPS["schedule"], "3 min 15 s (E_p)"),
+        (SWEEPS["sparsity"], "2 min 43 s (sparsity)"),
+    ],
+)
 def test_seconds_taken(record: Record, words: str) -> None:
     minutes, seconds = divmod(round(sum(one.seconds for one in record.made)), 60)
     assert f"{minutes} min {seconds} s" in words
@@ -125,6 +184,19 @@ def test_steps_on_a_gpu() -> None:
     assert f"`torch.compile` {ms['vmap']:.2f} ms, and one model after another {ms['single']:.0f} ms" in words
     assert f"That is {ours['tflops']:.1f} TFLOP/s of dense arithmetic, {100 * ours['share']:.0f} %" in words
     assert f"takes {ms['feddst']:.2f} ms on an H200, one model after another {ms['single']:.0f} ms" in README
+
+
+def test_steps_of_the_cifar10_network_on_a_gpu() -> None:
+    record = json.loads((ROOT / "results/gpu-bench-cifar10.json").read_text())
+    ms = {(step["runner"], step["images"]): 1000 * step["median"] for step in record["steps"]}
+    words = in_a_line(STACKED)
+    assert f"it is {ms['feddst', 32]:.2f} ms, where grouped convolutions take {ms['grouped', 32]:.2f} ms" in words
+    assert f"`vmap` {ms['vmap', 32]:.2f} ms and one model after another {ms['single', 32]:.0f} ms" in words
+    few = [
+        f"{ms[runner, 8]:.{digits}f} ms"
+        for runner, digits in [("feddst", 2), ("grouped", 2), ("vmap", 2), ("single", 0)]
+    ]
+    assert f"with 8 images each {', '.join(few[:3])} and {few[3]}" in words
 
 
 def test_training_over_slow_links() -> None:

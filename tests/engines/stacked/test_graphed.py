@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -31,8 +32,15 @@ LOCAL = LocalTraining(batch=8, lr=0.05)
 MODELS = 10
 
 
+@pytest.fixture(scope="module", autouse=True)
+def stream() -> Iterator[None]:
+    """A stream of the tests' own, as the engine has one: the default stream's work cannot become a CUDA graph."""
+    with torch.cuda.stream(torch.cuda.Stream() if DEVICE.type == "cuda" else None):  # type: ignore[no-untyped-call]
+        yield
+
+
 @pytest.fixture(scope="module")
-def trainers() -> tuple[Flat, GraphTrainer, VmapTrainer]:
+def trainers(stream: None) -> tuple[Flat, GraphTrainer, VmapTrainer]:
     torch.manual_seed(0)
     module = nn.Sequential(
         nn.Conv2d(1, 2, 3), nn.MaxPool2d(3, 1), nn.ReLU(), nn.Flatten(), nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 3)

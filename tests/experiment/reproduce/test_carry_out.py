@@ -14,6 +14,7 @@ from feddst.errors import CheckpointError, TrainingError
 from feddst.experiment import run
 from feddst.experiment.loop import Silent
 from feddst.experiment.reproduce import Record, ReproduceConfig, load_record, reproduce
+from feddst.experiment.reproduce.plan import plan
 from feddst.experiment.reproduce.progress import Overview
 from feddst.experiment.run import Run
 from feddst.experiment.storage import RunDirectory
@@ -100,6 +101,13 @@ def test_rows_at_once_are_as_one_after_another(small_mnist: Dataset, tmp_path: P
     assert [view.done for view in listener.seen] == sorted(view.done for view in listener.seen)
     assert len(listener.seen) == 16  # 2 rows, 2 seeds, 4 rounds
     assert (listener.seen[-1].done, listener.seen[-1].rows_done, listener.seen[-1].rounds) == (1.0, 2, 16)
+
+
+def test_rows_with_the_smallest_updates_are_known_to_be_the_longest(tmp_path: Path) -> None:
+    rows = plan(updated(ReproduceConfig("table1"), {"seeds": 1}), tmp_path, {})
+    bits = {row.row.name: row.bits_a_weight for row in rows}
+    assert (bits["fedavgm"], bits["fedavgm-bfloat16"]) == (32, 16)
+    assert bits["feddst"] == bits["randommask"] == pytest.approx(6.4)  # of 32, a fifth
 
 
 def test_the_share_done_counts_all_runs(small_mnist: Dataset, tmp_path: Path) -> None:

@@ -2,14 +2,15 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from feddst.experiment.config import RunConfig
+from feddst.experiment.config import RunConfig, method_named
 from feddst.experiment.presets import Row
 from feddst.experiment.reproduce.config import ReproduceConfig
 from feddst.experiment.storage import RunDirectory, Standing
+from feddst.wire import nominal_bits
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,13 @@ class PlannedRow:
     def unfinished(self) -> tuple[PlannedRun, ...]:
         """The runs to be played."""
         return tuple(run for run in self.asked if run.standing != "finished")
+
+    @property
+    def bits_a_weight(self) -> float:
+        """About what an update costs, over all weights of the model: the less, the more rounds fit under a cap."""
+        config = self.runs[0].config
+        sparse = "sparsity" in {field.name for field in fields(method_named(config.method))}
+        return nominal_bits(config.wire.values) * (1 - config.sparsity.level if sparse else 1)
 
 
 def plan(config: ReproduceConfig, out: Path, changes: Mapping[str, Any]) -> list[PlannedRow]:

@@ -109,8 +109,10 @@ def _in_processes(
     context = get_context("spawn")
     news: SimpleQueue[News] = context.SimpleQueue()
     stopped = context.Event()
+    longest_first = sorted(rows, key=lambda row: row.bits_a_weight)  # so that none of them begins when others end
     with ProcessPoolExecutor(at_once, context, _settle, (dataset, news, stopped)) as pool:
-        futures = [pool.submit(_play, row) for row in rows]
+        submitted = {row.row.name: pool.submit(_play, row) for row in longest_first}
+        futures = [submitted[row.row.name] for row in rows]
         try:
             _listen(futures, news, stopped, listener)
         finally:
