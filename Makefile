@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+CHROMIUM := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
 
-.PHONY: run test test-flower lint clean
+.PHONY: run test test-browser test-flower lint docs docs-serve wheel test-wheel clean
 
 $(READY): pyproject.toml constraints.txt CMakeLists.txt $(wildcard native/*)
 	$(PYTHON) -m venv $(VENV)
@@ -21,11 +22,32 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# In a browser too where there is one.
 test: lint
-	$(BIN)/python -m pytest --numprocesses 2
+	$(BIN)/python -m pytest --numprocesses 2 -m '$(if $(CHROMIUM),not deployment,not deployment and not browser)'
+	@$(if $(CHROMIUM),true,echo 'There is no Chromium here: reports were not looked at in a browser.')
+
+test-browser: $(READY)
+	$(BIN)/python -m pytest -m browser
 
 test-flower: $(READY)
 	$(BIN)/python -m pytest -m deployment --durations 5
 
+# The wheel is built from the source distribution, so that this too is known to hold everything.
+wheel: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'build>=1.2'
+	rm -rf dist
+	FEDDST_REQUIRE_NATIVE=1 $(BIN)/python -m build --outdir dist
+
+test-wheel: $(READY)
+	$(BIN)/python scripts/try_wheel.py dist
+
+# The variable silences a notice on the theme's own future.
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+docs-serve: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --dev-addr 127.0.0.1:8000
+
 clean:
-	rm -rf $(VENV) build src/feddst/_native.*so .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist site src/feddst/_native.*so .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -4,7 +4,7 @@
 
 Every case begins a `feddst run` on bundled MNIST in a directory of its own, kills it and its workers' parent at a
 random moment between its start and its end, resumes it from the command line, and checks that the final checkpoint
-is the same to the last byte and the metrics the same apart from timings.
+and the details are the same to the last byte and the metrics the same apart from timings.
 """
 
 import argparse
@@ -46,10 +46,11 @@ class Case:
     checkpoint_at_kill: bool
     same_checkpoint: bool
     same_metrics: bool
+    same_details: bool
 
     @property
     def same(self) -> bool:
-        return self.same_checkpoint and self.same_metrics
+        return self.same_checkpoint and self.same_metrics and self.same_details
 
 
 def kill_and_resume(kills: int, folder: Path, options: Sequence[str], seed: int) -> list[Case]:
@@ -73,7 +74,8 @@ def _case(broken: RunDirectory, whole: RunDirectory, options: Sequence[str], aft
     resume = ["--resume"] if broken.config.exists() else []
     subprocess.run(_command(broken, [*options, *resume]), check=True, capture_output=True)
     same_checkpoint = broken.checkpoint.read_bytes() == whole.checkpoint.read_bytes()
-    return Case(after, rows, saved, same_checkpoint, _rows(broken) == _rows(whole))
+    same_details = broken.details_file.read_bytes() == whole.details_file.read_bytes()
+    return Case(after, rows, saved, same_checkpoint, _rows(broken) == _rows(whole), same_details)
 
 
 def _rows(directory: RunDirectory) -> list[Row]:

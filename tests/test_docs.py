@@ -120,6 +120,8 @@ def test_precision_makes_no_difference() -> None:
             for record in (CIFAR, CIFAR_CODE)
             for cap in (4.0, 8.0, 12.0, 16.0)
         ),
+        (CIFAR, "feddst", "randommask", 16.0, (README,)),
+        (CIFAR, "feddst", "fedavgm", 16.0, (README,)),
         (SWEEPS["sparsity"], "sparsity=0.5", "sparsity=0.8", 1.0, (RESULTS,)),
         (SWEEPS["sparsity"], "sparsity=0.5", "sparsity=0.8", 4.0, (RESULTS,)),
         (SWEEPS["sparsity"], "sparsity=0.9", "sparsity=0.8", 4.0, (RESULTS,)),

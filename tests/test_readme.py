@@ -112,6 +112,22 @@ def test_the_seconds_of_a_round() -> None:
             assert f"and {ours['speedup']:.1f} times at S = 0.95" in README
 
 
+def test_the_promises_at_the_top() -> None:
+    record = json.loads((ROOT / "results/cpu-bench.json").read_text())
+    rows = [row for row in record["rounds"] if row["job"] == "mnist"]
+    pytorch = next(row["ordinary"]["median"] for row in rows if row["runner"] == "PyTorch")
+    case = {"level": 0.8, "distribution": "erk"}
+    ours = next(row["ordinary"]["median"] for row in rows if row["runner"] == "native" and row["case"] == case)
+    assert f"on a CPU train {pytorch / ours:.1f} times as fast" in README
+    steps = json.loads((ROOT / "results/gpu-bench.json").read_text())["steps"]
+    [step] = [s for s in steps if (s["runner"], s["network"], s["images"]) == ("feddst", "mnist-cnn", 32)]
+    assert f"side by side on a GPU in {1000 * step['median']:.2f} ms" in README
+    runs = json.loads((ROOT / "results/slow-network.json").read_text())["runs"]
+    up = {(run["method"], run["values"]): run["curve"][-1]["up"] / 2**20 for run in runs}
+    least, most = up["feddst", "q4"], up["fedavgm", "float32"]
+    assert f"1 Mbit/s: {least:.1f} MiB up, where FedAvgM takes {most:.1f} MiB" in README
+
+
 def test_the_seconds_of_others() -> None:
     record = json.loads((ROOT / "results/peers-bench.json").read_text())
     medians = {runner["name"]: f"{runner['median']:.2f} s" for runner in record["runners"]}

@@ -5,10 +5,13 @@
 >>> result.summary.best, result.model
 """
 
+from feddst import logs
 from feddst.data import Dataset, Federation
 from feddst.errors import FeddstError
 from feddst.experiment import CompareConfig, Comparison, Result, RunConfig, compare, configure, run
+from feddst.export import Exported, export, load
 from feddst.methods import METHODS
+from feddst.plugins import load_plugins
 
 __version__ = "0.1.0"
 
@@ -17,6 +20,7 @@ __all__ = [
     "CompareConfig",
     "Comparison",
     "Dataset",
+    "Exported",
     "FeddstError",
     "Federation",
     "Result",
@@ -24,5 +28,10 @@ __all__ = [
     "__version__",
     "compare",
     "configure",
+    "export",
+    "load",
+    "logs",
     "run",
 ]
+
+load_plugins()

@@ -12,7 +12,7 @@ import numbers
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from feddst.errors import OptionError
 
@@ -27,10 +27,14 @@ def option(
     above: float | None = None,
     at_most: float | None = None,
     below: float | None = None,
+    among: Iterable[str] = (),
 ) -> Any:
-    """Declare a dataclass field as an option. Choices come from a `Literal` annotation."""
+    """Declare a dataclass field as an option. Choices come from a `Literal` annotation, or from `among`.
+
+    `among` is looked at whenever a value is checked: a registry may grow.
+    """
     bounds = Bounds(at_least, above, at_most, below)
-    return dataclasses.field(default=default, metadata={"help": help, "bounds": bounds})
+    return dataclasses.field(default=default, metadata={"help": help, "bounds": bounds, "among": among})
 
 
 @dataclass(frozen=True)
@@ -55,11 +59,11 @@ class Bounds:
         if self.at_least is None and self.above is None:
             if self.at_most is None and self.below is None:
                 return "finite"
-            return f"at most {self.at_most:g}" if self.at_most is not None else f"below {self.below:g}"
+            return f"at most {_short(self.at_most)}" if self.at_most is not None else f"below {_short(self.below)}"
         if self.at_most is None and self.below is None:
-            return f"at least {self.at_least:g}" if self.at_least is not None else f"above {self.above:g}"
-        low = f"[{self.at_least:g}" if self.at_least is not None else f"({self.above:g}"
-        high = f"{self.at_most:g}]" if self.at_most is not None else f"{self.below:g})"
+            return f"at least {_short(self.at_least)}" if self.at_least is not None else f"above {_short(self.above)}"
+        low = f"[{_short(self.at_least)}" if self.at_least is not None else f"({_short(self.above)}"
+        high = f"{_short(self.at_most)}]" if self.at_most is not None else f"{_short(self.below)})"
         return f"in {low}, {high}"
 
 
@@ -92,7 +96,7 @@ class Option:
     def allowed(self) -> str:
         """What this option takes, for help and messages."""
         if self.choices:
-            return one_of(self.choices)
+            return f"a comma-separated list, each {one_of(self.choices)}" if self.repeated else one_of(self.choices)
         words = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
         kind = words[self.type]
         plain = self.bounds == Bounds()
@@ -135,13 +139,35 @@ class Option:
         return OptionError(f"{self.name} must be {self.allowed()}, got {value!r}")
 
 
+@dataclass(frozen=True)
+class OpenGroups:
+    """The field of a config for groups that are declared elsewhere; each goes by a name of its own, as a field would.
+
+    A subclass has its own `kinds`, the dataclass of each group by name. `changed` are those not at their defaults.
+    """
+
+    kinds: ClassVar[dict[str, type]]
+    changed: tuple[tuple[str, Any], ...] = ()
+
+    def __getitem__(self, name: str) -> Any:
+        return dict(self.changed).get(name, self.kinds[name]())
+
+    def replaced(self, name: str, group: Any) -> Self:
+        """A copy with another value of one group."""
+        values = {**dict(self.changed), name: group}
+        return type(self)(tuple((name, value) for name, value in sorted(values.items()) if value != self.kinds[name]()))
+
+
 def options_of(config: type, prefix: str = "") -> list[Option]:
     """Every option under a config dataclass, in the order it is declared."""
     found: list[Option] = []
     hints = get_type_hints(config)
     for field in dataclasses.fields(config):
         name, annotation = prefix + field.name, hints[field.name]
-        if dataclasses.is_dataclass(annotation):
+        if isinstance(annotation, type) and issubclass(annotation, OpenGroups):
+            for group, kind in annotation.kinds.items():
+                found += options_of(kind, f"{prefix}{group}.")
+        elif dataclasses.is_dataclass(annotation):
             assert isinstance(annotation, type)
             found += options_of(annotation, name + ".")
         elif "help" in field.metadata:
@@ -154,7 +180,10 @@ def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
     values: dict[str, Any] = {}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        if dataclasses.is_dataclass(value):
+        if isinstance(value, OpenGroups):
+            for group in value.kinds:
+                values |= flatten(value[group], f"{prefix}{group}.")
+        elif dataclasses.is_dataclass(value):
             values |= flatten(value, prefix + field.name + ".")
         elif "help" in field.metadata:
             values[prefix + field.name] = value
@@ -222,12 +251,17 @@ def one_of(choices: Iterable[Any]) -> str:
     return "one of " + ", ".join(str(choice) for choice in choices)
 
 
+def _short(number: float | None) -> str:
+    """A number for a message: a whole one with all its digits."""
+    return str(number) if isinstance(number, int) else f"{number:g}"
+
+
 def _leaf(name: str, annotation: Any, field: "dataclasses.Field[Any]") -> Option:
     repeated = get_origin(annotation) is tuple
     inner = get_args(annotation)[0] if repeated else annotation
     if get_origin(inner) in (Union, types.UnionType):
         raise TypeError(f"option {name}: use an empty value instead of a union")
-    choices = get_args(inner) if get_origin(inner) is Literal else ()
+    choices = get_args(inner) if get_origin(inner) is Literal else tuple(field.metadata["among"])
     kind = type(choices[0]) if choices else inner
     assert field.default is not MISSING, f"option {name} needs a default"
     return Option(name, kind, repeated, choices, field.default, field.metadata["help"], field.metadata["bounds"])
@@ -242,6 +276,17 @@ def _replace(config: Any, values: Mapping[str, Any]) -> Any:
             groups.setdefault(head, {})[rest] = value
         else:
             changes[head] = value
+    names = {field.name for field in dataclasses.fields(config)}
     for head, nested in groups.items():
-        changes[head] = _replace(getattr(config, head), nested)
+        if head in names:
+            changes[head] = _replace(getattr(config, head), nested)
+        else:
+            place = _open_field(config)
+            held = changes.get(place, getattr(config, place))
+            changes[place] = held.replaced(head, _replace(held[head], nested))
     return dataclasses.replace(config, **changes)
+
+
+def _open_field(config: Any) -> str:
+    [name] = [field.name for field in dataclasses.fields(config) if isinstance(getattr(config, field.name), OpenGroups)]
+    return name

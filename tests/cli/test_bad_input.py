@@ -10,7 +10,7 @@ Call = Callable[..., Any]
 
 CASES = [
     ("rnu", "unknown command 'rnu'; did you mean 'run'?"),
-    ("zzz", "unknown command 'zzz'; it must be one of run, compare, reproduce, flower simulate"),
+    ("zzz", "unknown command 'zzz'; it must be one of run, compare, reproduce, report, export, flower simulate"),
     ("data", "unknown command 'data'; did you mean 'data show'?"),
     ("data shwo", "unknown command 'data shwo'; did you mean 'data show'?"),
     ("run --sparisty.level 0.5", "unknown option --sparisty.level; did you mean --sparsity.level?"),

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 import feddst as package
+from feddst.cli.main import COMMANDS
 from feddst.data import DataConfig
 from feddst.experiment import RunConfig
 from feddst.experiment.presets import PRESETS
@@ -28,6 +29,13 @@ def test_without_words_the_program_shows_its_help(feddst: Call) -> None:
 
 def test_the_version(feddst: Call) -> None:
     assert feddst("--version").out == f"feddst {package.__version__}\n"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_its_help(feddst: Call, name: str) -> None:
+    shown = " ".join(feddst(f"{name} --help").out.split())
+    assert shown.startswith("usage: feddst " + " ".join(COMMANDS[name].usage.split()))
+    assert all(f"--{option.name}" in shown for option in COMMANDS[name].options())
 
 
 def test_help_declares_every_option_with_its_default(feddst: Call, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from feddst.cli.progress import Bar, Lines, make_display
-from feddst.cli.screen import show_table
+from feddst.cli.live import LiveView
+from feddst.cli.progress import FINISHING, Lines, make_bar, make_display
+from feddst.cli.screen import say, show_table
+from feddst.cli.story import Story
 from feddst.experiment import Row, RunConfig
 from feddst.experiment.pace import Pace
 from feddst.experiment.wording import counted, duration, percent
@@ -55,33 +57,70 @@ def test_the_time_left_follows_the_pace_of_the_last_ten_rounds() -> None:
     assert pace.seconds_left(ROW) == pytest.approx(45.0)  # 15 rounds to go
 
 
-def test_lines_are_for_evaluations_only(capsys: pytest.CaptureFixture[str]) -> None:
-    pace = Pace(RunConfig(rounds=20))
-    pace.add(ROW)
-    Lines().show(pace, replace(ROW, accuracy=None), ROW)
-    assert capsys.readouterr().err == ""
-    Lines().show(pace, ROW, ROW)
-    expected = "round 10: accuracy 50.0 %, upload 40.0 MiB measured, 2.0 s a round, about 20 s left\n"
-    assert capsys.readouterr().err == expected
+def story(*rows: Row) -> Story:
+    told = Story(RunConfig(rounds=20), 0.2)
+    for row in rows:
+        told.add(row)
+    return told
 
 
-def test_a_terminal_gets_a_bar_with_the_latest_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+def on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """What stands in for standard error from now on."""
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("TERM", "xterm")
-    display = make_display()
-    assert isinstance(display, Bar)
-    pace = Pace(RunConfig(rounds=20))
-    pace.add(ROW)
-    display.show(pace, replace(ROW, round=11, accuracy=None), ROW)
+    for name in ("TTY_COMPATIBLE", "TTY_INTERACTIVE", "FORCE_COLOR", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    return terminal
+
+
+def test_lines_are_for_evaluations_only(capsys: pytest.CaptureFixture[str]) -> None:
+    Lines().show(story())
+    Lines().show(story(ROW, replace(ROW, accuracy=None)))
+    assert capsys.readouterr().err == ""
+    Lines().show(story(ROW))
+    expected = "round 10: accuracy 50.0 %, upload 40.0 MiB measured, 2.0 s a round, about 20 s left\n"
+    assert capsys.readouterr().err == expected
+
+
+def test_a_terminal_gets_a_live_view_that_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = on_a_terminal(monkeypatch)
+    told = story(ROW)
+    display = make_display(told)
+    assert isinstance(display, LiveView)
+    say("feddst: warning: something [odd] happened")
+    told.add(replace(ROW, round=11, accuracy=None))
+    display.show(told)
+    display.announce(FINISHING, told)
     display.close()
-    assert "round 11" in terminal.getvalue()
-    assert "50.0 %  40.0 MiB  2.0 s/round  18 s left" in terminal.getvalue()
+    assert sys.stderr is terminal
+    drawn = terminal.getvalue()
+    assert "10 of 20" in drawn
+    assert "11 of 20" in drawn
+    assert FINISHING in drawn
+    assert "feddst: warning: something [odd] happened\n" in drawn
+    up, clear = "\x1b[1A", "\x1b[2K"
+    assert drawn.endswith(f"\x1b[?25h\r{(up + clear) * 6}")  # five lines of numbers and the notice
+
+
+@pytest.mark.parametrize("term", ["dumb", "unknown"])
+def test_a_terminal_that_cannot_draw_again_gets_lines(monkeypatch: pytest.MonkeyPatch, term: str) -> None:
+    on_a_terminal(monkeypatch)
+    assert make_bar() is not None
+    monkeypatch.setenv("TERM", term)
+    assert isinstance(make_display(story()), Lines)
+    assert make_bar() is None
+
+
+def test_without_rich_a_terminal_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_a_terminal(monkeypatch)
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    assert isinstance(make_display(story()), Lines)
 
 
 def test_no_terminal_gets_lines() -> None:
-    assert isinstance(make_display(), Lines)
+    assert isinstance(make_display(story()), Lines)
 
 
 def test_numbers_as_people_write_them() -> None:

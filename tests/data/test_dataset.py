@@ -47,6 +47,13 @@ def test_uint8_inputs_are_scaled_and_normalised_by_channel() -> None:
     assert data.train_images.dtype == torch.uint8
 
 
+def test_inputs_of_arrays_are_those_of_tensors() -> None:
+    grey = np.arange(2 * 3 * 4, dtype=np.uint8).reshape(2, 3, 4)
+    data = Dataset.from_arrays(train=(grey, np.array([0, 1])), test=(grey, np.array([0, 1])), mean=(0.5,), std=(0.25,))
+    assert torch.equal(data.inputs(grey), data.inputs(data.test_images))
+    assert data.inputs(grey).shape == (2, 1, 3, 4)
+
+
 def test_uint8_inputs_without_statistics_are_only_scaled() -> None:
     images = torch.tensor([[[[255, 0], [51, 102]]]], dtype=torch.uint8)
     torch.testing.assert_close(dataset().inputs(images).flatten(), torch.tensor([1.0, 0.0, 0.2, 0.4]))

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from feddst.experiment.costs import Ledger
+from feddst.experiment.costs import Ledger, Traffic
 from feddst.methods import FedAvgM, FedDST, RandomMask
 from feddst.models import ModelConfig, initial_model, make_module, multiply_adds, network
 from feddst.protocol import Broadcast, ClientWork, Growth, LocalTraining, Readjustment, Report
@@ -95,6 +95,26 @@ def test_a_saved_ledger_goes_on_as_if_nothing_had_happened() -> None:
         one.book_upload(3, 120)
         one.book_download(3, one.download_price(SENT))
     assert restored == costs
+
+
+def test_payloads_are_taken_apart_and_what_cannot_be_used_is_not() -> None:
+    sent = Traffic()
+    for payload, mask in ((100, 20), (80, 0)):
+        sent.add(payload, mask)
+    sent.add_unused(7)
+    assert sent == Traffic(total=187, masks=20, headers=2 * 48)
+
+
+def test_a_ledger_saved_before_headers_were_counted_goes_on() -> None:
+    costs = ledger()
+    costs.up.add(100, 20)
+    saved = costs.as_dict()
+    for way in ("up", "down"):
+        del saved[way]["headers"]
+    restored = ledger()
+    restored.restore(saved)
+    restored.up.add(100, 0)
+    assert restored.up == Traffic(total=200, masks=20, headers=48)
 
 
 def test_a_round_of_the_papers_mnist_job() -> None:

@@ -1,5 +1,6 @@
 """Rows and summaries, on numbers that can be checked by hand."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -78,6 +79,13 @@ def test_rows_survive_the_file_and_a_torn_line_does_not(tmp_path: Path) -> None:
     path.write_text("".join(map(write_row, written)) + write_row(ROW)[:20])
     assert read_rows(path) == written
     assert read_rows(path, last_round=2) == written[:2]
+
+
+def test_rows_from_before_headers_were_counted_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    older = {name: value for name, value in vars(ROW).items() if not name.endswith("header_bytes")}
+    path.write_text(json.dumps(older) + "\n")
+    assert read_rows(path) == [ROW]
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from feddst.data import Dataset, Federation, federate
 from feddst.engines import Assignment, Deliver, ReferenceEngine, make_engine
 from feddst.errors import CheckpointError, ModelError, OptionError, TrainingError
 from feddst.experiment import Result, RunConfig, run
+from feddst.experiment.details import Detail, write_detail
 from feddst.experiment.loop import Silent, play
 from feddst.experiment.metrics import GIB, Row
 from feddst.experiment.run import Run
@@ -105,6 +106,7 @@ def test_a_resumed_run_is_bit_for_bit_the_unbroken_one(
     files = [RunDirectory(tmp_path / name) for name in ("whole", "part")]
     assert files[0].checkpoint.read_bytes() == files[1].checkpoint.read_bytes()
     assert untimed(files[0].rows()) == untimed(files[1].rows())
+    assert files[0].details_file.read_bytes() == files[1].details_file.read_bytes()
 
 
 def test_a_module_whose_weights_nobody_seeded_can_be_resumed(
@@ -126,13 +128,16 @@ def test_rows_after_the_last_checkpoint_are_made_again(
 ) -> None:
     """A killed run has rows that no checkpoint covers, and maybe half a row."""
     config = small_config(checkpoint_every=4)
-    whole = run(config, model=network, data=small_data)
+    whole = run(config, model=network, data=small_data, out=tmp_path / "whole")
     run(config, model=network, data=small_data, out=tmp_path / "a", watcher=StopAfter(4))
     files = RunDirectory(tmp_path / "a")
     with files.metrics.open("a") as metrics:
         metrics.write(json.dumps({**vars(files.rows()[-1]), "round": 5, "loss": 99.0}) + '\n{"round": 6, "acc')
+    with files.details_file.open("a") as details:
+        details.write(write_detail(Detail(round=5, clients=(1,))) + '{"round":6,"lay')
     assert_same(whole, run(config, model=network, data=small_data, out=tmp_path / "a", resume=True))
     assert untimed(files.rows()) == untimed(whole.rows)
+    assert files.details_file.read_bytes() == RunDirectory(tmp_path / "whole").details_file.read_bytes()
 
 
 @pytest.mark.parametrize("first", [4, 5])
@@ -140,12 +145,13 @@ def test_a_run_taken_further_is_the_one_that_was_longer_from_the_start(
     first: int, tmp_path: Path, small_config: Configure, small_data: Dataset
 ) -> None:
     """Round 5 is evaluated only because it is the last, and so not in the end."""
-    whole = run(small_config(accounting="published"), model=network, data=small_data)
+    whole = run(small_config(accounting="published"), model=network, data=small_data, out=tmp_path / "whole")
     short = run(small_config(rounds=first, accounting="published"), model=network, data=small_data, out=tmp_path / "a")
     assert short.rows[-1].accuracy is not None
     config = small_config(accounting="published")
     assert_same(whole, run(config, model=network, data=small_data, out=tmp_path / "a", resume=True))
     assert RunDirectory(tmp_path / "a").stored_config().rounds == 6
+    assert RunDirectory(tmp_path / "a").details() == RunDirectory(tmp_path / "whole").details()
 
 
 def test_a_run_whose_rows_are_gone_is_not_resumed(tmp_path: Path, small_config: Configure, small_data: Dataset) -> None:

@@ -13,6 +13,7 @@ import torch
 from feddst.data import Federation
 from feddst.errors import CheckpointError
 from feddst.experiment import Row, RunConfig
+from feddst.experiment.details import Detail
 from feddst.experiment.storage import Checkpoint, RunDirectory, identity_of, write_atomically
 from feddst.experiment.tensorfile import pack, unpack
 from feddst.options import updated
@@ -119,6 +120,9 @@ def test_a_full_disk_is_one_line(directory: RunDirectory) -> None:
     directory.metrics.symlink_to("/dev/full")
     with pytest.raises(CheckpointError, match=r"cannot write .*metrics\.jsonl: No space left on device"):
         directory.append(ROW)
+    directory.details_file.symlink_to("/dev/full")
+    with pytest.raises(CheckpointError, match=r"cannot write .*details\.jsonl: No space left on device"):
+        directory.append(ROW, Detail(round=1))
 
 
 def test_only_a_checkpoint_waits_for_the_disk_and_first_for_the_rows(
@@ -137,6 +141,12 @@ def test_only_a_checkpoint_waits_for_the_disk_and_first_for_the_rows(
     assert directory.rows() == [ROW]
     directory.save(Checkpoint(STATE, {}, LEDGER), "me")
     assert waited == ["metrics.jsonl", "checkpoint.safetensors.partial"]
+    waited.clear()
+    directory.append(replace(ROW, round=2), Detail(round=2, clients=(1,)))
+    assert waited == []
+    assert directory.details() == [Detail(round=2, clients=(1,))]
+    directory.save(Checkpoint(STATE, {}, LEDGER), "me")
+    assert waited == ["details.jsonl", "metrics.jsonl", "checkpoint.safetensors.partial"]
 
 
 def test_what_follows_the_last_round_asked_for_may_be_damaged(directory: RunDirectory) -> None:

@@ -17,6 +17,7 @@ from feddst.experiment import CompareConfig, RunConfig, compare, run
 from feddst.experiment.loop import Silent, play
 from feddst.experiment.run import Run
 from feddst.models import make_module
+from feddst.wire.header import SIZE, Header, Kind, padding, read_header
 
 Configure = Callable[..., RunConfig]
 
@@ -32,12 +33,15 @@ class Tampering(ReferenceEngine):
         super().__init__(network(), dataset, torch.device("cpu"))
         self._spoil = spoil
         self.up = self.down = 0
+        self.headers: dict[Kind, list[Header]] = {Kind.BROADCAST: [], Kind.UPDATE: []}
 
     def train(self, assignments: Sequence[Assignment], deliver: Deliver) -> None:
         self.down += sum(len(one.parcel.payload) for one in assignments)
+        self.headers[Kind.BROADCAST] += [read_header(memoryview(one.parcel.payload))[0] for one in assignments]
 
         def tamper(index: int, reply: Reply | Failure) -> bool:
             assert isinstance(reply, Reply)
+            self.headers[Kind.UPDATE].append(read_header(memoryview(reply.payload))[0])
             payload = self._spoil(index, reply.payload)
             self.up += len(payload)
             return deliver(index, replace(reply, payload=payload))
@@ -64,6 +68,22 @@ def test_what_is_counted_is_what_was_sent(small_config: Configure, small_data: D
     assert sum(row.refused for row in one.rows) == 0
 
 
+def test_bytes_are_headers_masks_values_buffers_and_padding(small_config: Configure, small_data: Dataset) -> None:
+    one, engine = played(small_config(), small_data, untouched)
+    last = one.rows[-1]
+    found = {
+        Kind.UPDATE: (last.upload_bytes, last.upload_header_bytes, last.upload_mask_bytes),
+        Kind.BROADCAST: (last.download_bytes, last.download_header_bytes, last.download_mask_bytes),
+    }
+    for kind, (everything, headers, masks) in found.items():
+        sent = engine.headers[kind]
+        values, zeros = sum(each.value_bytes for each in sent), sum(padding(each.mask_bytes) for each in sent)
+        buffers = len(sent) * (12 * 4 + 12 * 4 + 8)  # the norm's means and variances, and its counter
+        assert len(sent) == 6 * 4
+        assert headers == len(sent) * SIZE
+        assert everything == headers + masks + values + buffers + zeros
+
+
 def test_stragglers_that_are_left_out_have_been_sent_the_model_all_the_same(
     small_config: Configure, small_data: Dataset
 ) -> None:
@@ -83,6 +103,8 @@ def test_a_refused_update_is_counted_and_named_and_the_round_goes_on(
     assert [(row.clients, row.refused) for row in one.rows] == [(3, 1)] * 6
     assert one.summary().refused == 6
     assert one.rows[-1].upload_bytes == engine.up
+    assert one.rows[-1].upload_header_bytes == 6 * 3 * SIZE
+    assert one.rows[-1].download_header_bytes == 6 * 4 * SIZE
     lines = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert len(lines) == 6
     assert lines[0].startswith("round 1: the update of client ")

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from feddst.protocol import count_active, count_kept, masked, packed, positions_in, positions_of, unpacked
-from feddst.protocol.tensors import spread
+from feddst.protocol.tensors import movement, spread
 
 MASK = torch.tensor([[True, False, True], [False, False, True]])
 VALUES = torch.tensor([[1.0, -2.0, -0.0], [float("nan"), -float("inf"), 3.0]])
@@ -25,6 +25,13 @@ def test_counts_and_positions_by_hand() -> None:
         assert positions_in(mask).tolist() == mask.reshape(-1).nonzero().reshape(-1).tolist()
     assert count_active({"w": MASK}) == {"w": 3}
     assert positions_in(MASK).tolist() == [0, 2, 5]
+
+
+def test_movement_is_counted_mask_by_mask() -> None:
+    before = {"a": torch.tensor([True, True, False]), "b": torch.tensor([True]), "c": torch.tensor([True])}
+    after = {"a": torch.tensor([False, False, True]), "b": before["b"], "d": torch.tensor([False])}
+    assert movement(before, after) == {"a": (1, 2)}  # b is the same object, c has gone, d has no mask to move from
+    assert movement(before, before) == {}
 
 
 def test_what_was_packed_is_unpacked_with_zeros_around_it() -> None:

@@ -151,11 +151,11 @@ def test_a_codec_of_ones_own_can_be_registered_once() -> None:
         del CODECS["other"]
 
 
-@pytest.mark.parametrize("code", [-1, 256])
-def test_a_code_must_fit_a_byte(code: int) -> None:
+@pytest.mark.parametrize("code", [-1, 77, 127, 256])
+def test_a_code_must_fit_a_byte_and_be_none_of_ours(code: int) -> None:
     codec = Other()
     codec.code = code  # type: ignore[misc]
-    with pytest.raises(ValueError, match=r"must be in \[0, 255\]"):
+    with pytest.raises(ValueError, match=r"must be in \[128, 255\]"):
         register(codec)
 
 

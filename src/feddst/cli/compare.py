@@ -4,6 +4,7 @@ from pathlib import Path
 
 from feddst.cli.arguments import Arguments
 from feddst.cli.interruption import Interruption
+from feddst.cli.logs import asked_logs, say_places
 from feddst.cli.places import command, fresh
 from feddst.cli.progress import Reporter
 from feddst.cli.run import INTERRUPTED, describe_setting
@@ -15,6 +16,7 @@ from feddst.experiment.config import refuse_ineffective
 from feddst.experiment.reports import PICTURE, TABLE
 from feddst.experiment.tables import caption, headline, notes, table
 from feddst.experiment.wording import counted
+from feddst.logs import Several
 from feddst.options import as_words
 
 
@@ -29,10 +31,12 @@ def compare_command(given: Arguments) -> int:
     runs = counted(len(config.methods) * len(config.seeds), "run")
     opening = f"{runs} on {describe_setting(config.base)}; writing to {out}"
     again = command("compare", *as_words({**given.values, "out": str(out)}))
+    logs = asked_logs(given)
+    say_places(logs, out)
     interruption = Interruption()
     try:
-        with interruption, Reporter(interruption, opening) as reporter:
-            comparison = compare(config, out=out, watcher=reporter)
+        with interruption, Several(Reporter(interruption, opening), *logs) as watcher:
+            comparison = compare(config, out=out, watcher=watcher)
     except KeyboardInterrupt:
         say(f"stopped; go on from the last checkpoints with\n  {again}")
         return INTERRUPTED

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from feddst.cli.arguments import Arguments
 from feddst.cli.interruption import Interruption
+from feddst.cli.logs import LogArguments, asked_logs, log_words, say_places
 from feddst.cli.places import command, fresh
 from feddst.cli.progress import Reporter
 from feddst.cli.run import INTERRUPTED, describe
@@ -18,6 +19,7 @@ from feddst.errors import FlowerError, OptionError
 from feddst.experiment import RunConfig
 from feddst.experiment.config import refuse_ineffective
 from feddst.experiment.storage import RunDirectory, occupied
+from feddst.logs import Several
 from feddst.options import Option, check_list, flatten, option, options_of, updated
 
 FEDERATION: dict[str, Any] = {"checkpoint_every": 1}
@@ -54,7 +56,7 @@ class KeysArguments:
 
 def simulate_options() -> list[Option]:
     """Every option of `feddst flower simulate`."""
-    return options_of(SimulateArguments) + options_of(RunConfig) + _flower_options()
+    return options_of(SimulateArguments) + options_of(LogArguments) + options_of(RunConfig) + _flower_options()
 
 
 def deploy_options() -> list[Option]:
@@ -105,12 +107,14 @@ def simulate_command(given: Arguments) -> int:
 
     config, path, resume = _config(given, {})
     flower, backend = updated(FlowerConfig(), _flower_values(given)), given.values.get("backend", "in-process")
+    logs = asked_logs(given)
     say(f"{config.method} with {config.data.clients} nodes of Flower ({backend}); writing to {path}")
+    say_places(logs, path)
     interruption = Interruption()
-    again = command("flower", "simulate", "--resume", "--out", str(path))
+    again = command("flower", "simulate", "--resume", "--out", str(path), *log_words(given))
     try:
-        with interruption, Reporter(interruption) as reporter:
-            simulate(config, flower, backend=backend, out=path, resume=resume, watcher=reporter)
+        with interruption, Several(Reporter(interruption), *logs) as watcher:
+            simulate(config, flower, backend=backend, out=path, resume=resume, watcher=watcher)
     except KeyboardInterrupt:
         return _stopped(path, again)
     return _ended(config, path, again)

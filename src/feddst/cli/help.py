@@ -5,6 +5,7 @@ import shutil
 import textwrap
 from collections.abc import Iterable, Sequence
 
+from feddst.engines.flower.config import FlowerConfig
 from feddst.experiment import RunConfig
 from feddst.methods import METHODS
 from feddst.options import Option
@@ -15,11 +16,7 @@ INDENT = 6
 def help_text(usage: str, summary: str, options: Sequence[Option]) -> str:
     """Usage, what the command does, and its options by group."""
     parts = [f"usage: feddst {usage}", _filled(summary[0].upper() + summary[1:] + ".", 0)]
-    groups: dict[str, list[Option]] = {}
-    for opt in options:
-        group, dot, _ = opt.name.rpartition(".")
-        groups.setdefault(group if dot else "", []).append(opt)
-    for group, members in groups.items():
+    for group, members in by_group(options).items():
         parts.append(_heading(group) + "\n" + "\n".join(_described(opt) for opt in members))
     return "\n\n".join(parts)
 
@@ -42,20 +39,39 @@ def overview(commands: Iterable[tuple[str, str]]) -> str:
     )
 
 
-def _heading(group: str) -> str:
-    if not group:
-        return "options"
-    kind = next(field.type for field in dataclasses.fields(RunConfig) if field.name == group)
-    text = (kind.__doc__ or "").strip().splitlines()[0] if isinstance(kind, type) else ""
+def by_group(options: Iterable[Option]) -> dict[str, list[Option]]:
+    """Options by the part of their name before the last dot; those without a dot come under the empty name."""
+    groups: dict[str, list[Option]] = {}
+    for opt in options:
+        group, dot, _ = opt.name.rpartition(".")
+        groups.setdefault(group if dot else "", []).append(opt)
+    return groups
+
+
+def group_summary(group: str) -> str:
+    """What a group of options is about, and which methods have it."""
+    kind = FlowerConfig if group == "flower" else RunConfig().group(group)
+    text = (kind.__doc__ or "").strip().splitlines()[0]
     users = [name for name, method in METHODS.items() if group in {field.name for field in dataclasses.fields(method)}]
     only = f" Only for {', '.join(users)}." if users and len(users) < len(METHODS) else ""
-    return _filled(f"{group}: {text}{only}", 0)
+    return text + only
+
+
+def shown_default(opt: Option) -> str:
+    """An option's default as it would be typed."""
+    if opt.type is bool:
+        return str(opt.default).lower()
+    return ",".join(map(str, opt.default)) if isinstance(opt.default, tuple) else str(opt.default)
+
+
+def _heading(group: str) -> str:
+    return _filled(f"{group}: {group_summary(group)}", 0) if group else "options"
 
 
 def _described(opt: Option) -> str:
     if opt.type is bool:
         return f"  --{opt.name}\n" + _filled(opt.help, INDENT)
-    default = ",".join(map(str, opt.default)) if isinstance(opt.default, tuple) else str(opt.default)
+    default = shown_default(opt)
     first = f"  --{opt.name} {_kind(opt)}" + (f"  [default: {default}]" if default else "")
     return first + "\n" + _filled(opt.help, INDENT)
 

@@ -3,19 +3,20 @@
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from feddst import __version__
-from feddst.cli.arguments import Arguments, parse
+from feddst.cli.arguments import parse
 from feddst.cli.bench import WireBenchArguments, wire_command
 from feddst.cli.bench_cpu import CpuBenchArguments, cpu_command
 from feddst.cli.bench_gpu import GpuBenchArguments, gpu_command
 from feddst.cli.bench_peers import PeersBenchArguments, peers_command
 from feddst.cli.bench_scale import ScaleBenchArguments, scale_command
+from feddst.cli.command import Command
 from feddst.cli.compare import compare_command
 from feddst.cli.data import ShowArguments, show_command
+from feddst.cli.export import ExportArguments, export_command
 from feddst.cli.flower import (
     KeysArguments,
     app_command,
@@ -27,6 +28,9 @@ from feddst.cli.flower import (
 )
 from feddst.cli.help import help_text, overview
 from feddst.cli.listings import MethodsArguments, methods_command, presets_command
+from feddst.cli.logs import LogArguments
+from feddst.cli.options import OptionsArguments, options_command
+from feddst.cli.report import ANY_NUMBER, ReportArguments, report_command
 from feddst.cli.reproduce import reproduce_command, reproduce_options
 from feddst.cli.run import INTERRUPTED, run_command
 from feddst.cli.screen import WarningLines, complain
@@ -34,33 +38,22 @@ from feddst.cli.settings import Common, RunArguments
 from feddst.errors import FeddstError, OptionError
 from feddst.experiment import RunConfig
 from feddst.experiment.comparison import compare_options
-from feddst.options import Option, hint, one_of, options_of
+from feddst.options import hint, one_of, options_of
 
 BAD_INPUT = 2
 
 
-@dataclass(frozen=True)
-class Command:
-    """One of the things the program does; `words` is how many words without a name it takes."""
-
-    usage: str
-    summary: str
-    options: Callable[[], list[Option]]
-    action: Callable[[Arguments], int]
-    words: int = 0
-
-
-COMMANDS = {
+COMMANDS: dict[str, Command] = {
     "run": Command(
         "run [--preset NAME] [--config FILE] [--out DIR] [--resume] [options]",
         "train with one method",
-        lambda: options_of(RunArguments) + options_of(RunConfig),
+        lambda: options_of(RunArguments) + options_of(LogArguments) + options_of(RunConfig),
         run_command,
     ),
     "compare": Command(
         "compare [--methods A,B,…] [--seeds 0,1,…] [--caps X,Y,…] [--out DIR] [options]",
         "run several methods on the same data and compare their accuracy at upload caps",
-        lambda: options_of(Common) + compare_options(),
+        lambda: options_of(Common) + options_of(LogArguments) + compare_options(),
         compare_command,
     ),
     "reproduce": Command(
@@ -68,6 +61,20 @@ COMMANDS = {
         "make the paper's tables and sweeps again; the same command goes on with what was stopped",
         reproduce_options,
         reproduce_command,
+        words=1,
+    ),
+    "report": Command(
+        "report RUN… [--out FILE] [--format html|png|svg|pdf]",
+        "show runs, comparisons or reproductions on one page that needs nothing else, or as figures for a paper",
+        lambda: options_of(ReportArguments),
+        report_command,
+        words=ANY_NUMBER,
+    ),
+    "export": Command(
+        "export RUN [--format safetensors|torch|onnx|sparse] [--out FILE] [--values float32|…] [--client N]",
+        "write what a run has trained to a file that others can use, with a card beside it",
+        lambda: options_of(ExportArguments),
+        export_command,
         words=1,
     ),
     "flower simulate": Command(
@@ -110,6 +117,13 @@ COMMANDS = {
     ),
     "presets": Command(
         "presets [NAME]", "list the presets, or the options of one of them", list, presets_command, words=1
+    ),
+    "options": Command(
+        "options [WORD] [--markdown]",
+        "list every option of every command, or those with a word in their name or meaning",
+        lambda: options_of(OptionsArguments),
+        lambda given: options_command(given, COMMANDS),
+        words=1,
     ),
     "bench peers": Command(
         "bench peers [--flower PYTHON] [--pfl PYTHON] [--fedlab PYTHON] [--out FILE] [options]",

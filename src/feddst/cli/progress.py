@@ -1,4 +1,4 @@
-"""Live progress: a bar on a terminal, otherwise a line for each evaluation."""
+"""Progress: a live view on a terminal, otherwise a line for each evaluation."""
 
 import sys
 from collections.abc import Sequence
@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Protocol
 
 from feddst.cli.interruption import Interruption
 from feddst.cli.screen import say
+from feddst.cli.story import Story
 from feddst.experiment.compare import Turn
-from feddst.experiment.config import RunConfig
 from feddst.experiment.metrics import Row
-from feddst.experiment.pace import Pace, progress_line
+from feddst.experiment.pace import progress_line
 from feddst.experiment.run import Run
 from feddst.experiment.wording import counted, duration, mib, percent
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress
 
 FINISHING = "finishing this round; press Ctrl-C again to stop at once"
@@ -23,8 +24,12 @@ FINISHING = "finishing this round; press Ctrl-C again to stop at once"
 class Display(Protocol):
     """How the rounds of one run are shown."""
 
-    def show(self, pace: Pace, row: Row, evaluated: Row | None) -> None:
-        """A round has ended; `evaluated` is the last row with an evaluation."""
+    def show(self, story: Story) -> None:
+        """A round has ended."""
+        ...
+
+    def announce(self, line: str, story: Story) -> None:
+        """Something that the user should know now; called from a signal's handler."""
         ...
 
     def close(self) -> None:
@@ -35,30 +40,16 @@ class Display(Protocol):
 class Lines:
     """One line for each evaluation."""
 
-    def show(self, pace: Pace, row: Row, evaluated: Row | None) -> None:
-        if row is evaluated and row.accuracy is not None:
-            say(progress_line(pace, row, row.accuracy))
+    def show(self, story: Story) -> None:
+        row = story.last
+        if row is not None and row.accuracy is not None:
+            say(progress_line(story.pace, row, row.accuracy))
+
+    def announce(self, line: str, story: Story) -> None:
+        say(line)
 
     def close(self) -> None:
         pass
-
-
-class Bar:
-    """A bar with the latest numbers beside it. Lines written to standard error meanwhile go above it."""
-
-    def __init__(self, bar: "Progress") -> None:
-        self._bar = bar
-        self._task = bar.add_task("round 1", total=1.0, text="")
-        bar.start()
-
-    def show(self, pace: Pace, row: Row, evaluated: Row | None) -> None:
-        score = percent(evaluated.accuracy) if evaluated and evaluated.accuracy is not None else "–"
-        speed = f"{pace.seconds_a_round:.1f} s/round  {duration(pace.seconds_left(row))} left"
-        text = f"{score}  {mib(row, pace.accounting)}  {speed}"
-        self._bar.update(self._task, completed=pace.done(row), description=f"round {row.round}", text=text)
-
-    def close(self) -> None:
-        self._bar.stop()
 
 
 class Reporter:
@@ -71,8 +62,7 @@ class Reporter:
         self._interruption = interruption
         self._opening = opening
         self._display: Display | None = None
-        self._pace = Pace(RunConfig())
-        self._evaluated: Row | None = None
+        self._story: Story | None = None
         self._turn: Turn | None = None
         interruption.announce = self._announce
 
@@ -95,16 +85,15 @@ class Reporter:
     def started(self, runs: Sequence[Run]) -> None:
         for run in runs:
             say(describe_network(run))
-            self._pace = Pace(run.config)
-            self._evaluated = next((row for row in reversed(run.rows) if row.accuracy is not None), None)
-            self._display = make_display()
+            self._story = Story.of(run, "" if self._turn is None else _title(self._turn))
+            self._display = make_display(self._story)
             self._interruption.in_rounds = True
 
     def row(self, run: Run, row: Row) -> None:
         assert self._display is not None
-        self._pace.add(row)
-        self._evaluated = row if row.accuracy is not None else self._evaluated
-        self._display.show(self._pace, row, self._evaluated)
+        assert self._story is not None
+        self._story.add(row)
+        self._display.show(self._story)
         if run.stopped_by:
             self._close()
             if self._turn is not None:
@@ -114,7 +103,8 @@ class Reporter:
         return self._interruption.asked
 
     def _announce(self) -> None:
-        say(FINISHING)
+        if self._display is not None and self._story is not None:
+            self._display.announce(FINISHING, self._story)
 
     def _close(self) -> None:
         self._interruption.in_rounds = False
@@ -123,23 +113,37 @@ class Reporter:
             self._display = None
 
 
-def make_display() -> Display:
-    """A bar if standard error is a terminal and rich is there, else lines."""
-    bar = make_bar()
-    return Lines() if bar is None else Bar(bar)
+def make_display(story: Story) -> Display:
+    """A live view if standard error is a terminal that can show one and rich is there, else lines."""
+    console = terminal()
+    if console is None:
+        return Lines()
+    from feddst.cli.live import LiveView
+
+    return LiveView(console, story)
 
 
 def make_bar() -> "Progress | None":
     """A bar with a description before it and a text after it, if there is a terminal for it and rich is there."""
+    console = terminal()
+    if console is None:
+        return None
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), TextColumn("{task.fields[text]}"))
+    return Progress(*columns, console=console, transient=True, expand=True, redirect_stdout=False)
+
+
+def terminal() -> "Console | None":
+    """Standard error, if it is a terminal on which lines can be drawn again and rich is there."""
     if not sys.stderr.isatty():
         return None
     try:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn
     except ImportError:
         return None
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), TextColumn("{task.fields[text]}"))
-    return Progress(*columns, console=Console(stderr=True), transient=True, expand=True, redirect_stdout=False)
+    console = Console(stderr=True)
+    return console if console.is_interactive and not console.is_dumb_terminal else None
 
 
 def describe_network(run: Run) -> str:
@@ -150,6 +154,10 @@ def describe_network(run: Run) -> str:
     density = f", {percent(active / masked)} of the weights active" if masked else ""
     standing = f"; going on after round {run.rows[-1].round}" if run.rows else ""
     return f"network of {size:,} weights and biases{density}{standing}"
+
+
+def _title(turn: Turn) -> str:
+    return f"run {turn.place} of {turn.total}: {turn.entry.label}, seed {turn.seed}"
 
 
 def _outcome(run: Run) -> str:

@@ -1,9 +1,11 @@
 """`feddst run`: one method."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from feddst.cli.arguments import Arguments
 from feddst.cli.interruption import Interruption
+from feddst.cli.logs import asked_logs, log_words, say_places
 from feddst.cli.places import command, fresh
 from feddst.cli.progress import Reporter
 from feddst.cli.screen import say
@@ -14,6 +16,7 @@ from feddst.experiment import Result, RunConfig, Summary, run
 from feddst.experiment.config import refuse_ineffective
 from feddst.experiment.storage import RunDirectory
 from feddst.experiment.wording import counted, duration, percent
+from feddst.logs import Log, Several
 from feddst.options import options_of, updated
 
 INTERRUPTED = 130
@@ -36,8 +39,11 @@ def run_command(given: Arguments) -> int:
         return 0
     if not resume:
         RunDirectory(path).refuse_occupied()
+    logs = asked_logs(given)
     say(f"{config.method}, seed {config.seed}, on {describe_setting(config)}; writing to {path}")
-    return _carry_out(config, path, resume)
+    say_places(logs, path)
+    again = command("run", "--resume", "--out", str(path), *log_words(given))
+    return _carry_out(config, path, resume, logs, again)
 
 
 def describe_setting(config: RunConfig) -> str:
@@ -79,12 +85,11 @@ def _config(settings: Settings, stored: RunDirectory | None) -> RunConfig:
     return config
 
 
-def _carry_out(config: RunConfig, path: Path, resume: bool) -> int:
+def _carry_out(config: RunConfig, path: Path, resume: bool, logs: Sequence[Log], again: str) -> int:
     interruption = Interruption()
-    again = command("run", "--resume", "--out", str(path))
     try:
-        with interruption, Reporter(interruption) as reporter:
-            result: Result = run(config, out=path, resume=resume, watcher=reporter)
+        with interruption, Several(Reporter(interruption), *logs) as watcher:
+            result: Result = run(config, out=path, resume=resume, watcher=watcher)
     except KeyboardInterrupt:
         begun = RunDirectory(path).config.is_file()
         say(f"stopped; go on from the last checkpoint with\n  {again}" if begun else "stopped before the first round")

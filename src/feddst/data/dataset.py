@@ -80,12 +80,14 @@ class Dataset:
         """The shape of one image, without the batch dimension."""
         return tuple(self.train_images.shape[1:])
 
-    def inputs(self, images: Tensor) -> Tensor:
-        """Inputs for a network from stored `images` [N, *input_shape].
+    def inputs(self, images: Array) -> Tensor:
+        """Inputs for a network from `images` [N, *input_shape], which are such as are stored here.
 
         uint8 is scaled to [0, 1] and normalised, other floats and truth values become float32, and integers, which
         may be tokens, are as they were.
         """
+        if not isinstance(images, Tensor):
+            images = _as_images(self.name, images)
         if images.dtype.is_floating_point or images.dtype == torch.bool:
             return images.float()
         if images.dtype != torch.uint8:

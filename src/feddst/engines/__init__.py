@@ -19,9 +19,10 @@ from feddst.engines.base import (
 )
 from feddst.engines.processes import ProcessEngine
 from feddst.engines.reference import ReferenceEngine
-from feddst.engines.select import EngineConfig, make_engine
+from feddst.engines.select import ENGINES, EngineConfig, MakeEngine, make_engine, register
 
 __all__ = [
+    "ENGINES",
     "AnyEngine",
     "Assignment",
     "Cohort",
@@ -33,6 +34,7 @@ __all__ = [
     "Exam",
     "Failure",
     "Job",
+    "MakeEngine",
     "Member",
     "Outcome",
     "ProcessEngine",
@@ -41,4 +43,5 @@ __all__ = [
     "Reply",
     "Tally",
     "make_engine",
+    "register",
 ]

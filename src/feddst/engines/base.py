@@ -107,7 +107,8 @@ class Cohort:
 
     `reference` is what they have received, on the engine's device. Bytes are counted; if `audited`, updates are written
     and read as well, and must agree with what was counted and added up. `correction` is what is to be added to every
-    weight that comes back, where the broadcast was rounded.
+    weight that comes back, where the broadcast was rounded. With `count_holders` the sum also says how many hold each
+    weight.
     """
 
     seed: int
@@ -117,6 +118,7 @@ class Cohort:
     initial: Tensors = field(default_factory=dict)
     correction: Tensors | None = None
     audited: bool = False
+    count_holders: bool = False
 
 
 @dataclass(frozen=True)
@@ -233,3 +235,4 @@ class CohortEngine(Protocol):
 
 
 AnyEngine = Engine | CohortEngine
+"""What the round loop can drive."""

@@ -3,6 +3,7 @@
 import copy
 import logging
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,19 +18,38 @@ from feddst.engines.processes import ProcessEngine, can_travel
 from feddst.engines.reference import ReferenceEngine
 from feddst.engines.stacked.engine import StackedEngine
 from feddst.errors import OptionError
-from feddst.options import option
+from feddst.options import hint, one_of, option
 
 log = logging.getLogger(__name__)
+
+MakeEngine = Callable[["EngineConfig", nn.Module, Dataset], AnyEngine]
+"""Makes an engine for a network, which it may overwrite, and for the data set it is tested on."""
+
+ENGINES: dict[str, MakeEngine] = {}
+"""What makes an engine, by the name a user types."""
+
+
+def register(kind: str) -> Callable[[MakeEngine], MakeEngine]:
+    """Make an engine known under this name: decorates a function that makes one."""
+    if kind in ENGINES:
+        raise ValueError(f"an engine of kind {kind} is registered already")
+
+    def keep(make: MakeEngine) -> MakeEngine:
+        ENGINES[kind] = make
+        return make
+
+    return keep
 
 
 @dataclass(frozen=True)
 class EngineConfig:
     """Where clients are trained."""
 
-    kind: Literal["native", "reference", "stacked"] = option(
+    kind: str = option(
         "native",
         "native: compiled sparse kernels, on a CPU and for chains of layers they know; reference: PyTorch; "
         "stacked: all clients side by side, for a GPU",
+        among=ENGINES,
     )
     device: str = option("cpu", "cpu, cuda, or cuda:N")
     workers: int = option(0, "clients at once on a CPU, with identical results; 0: one for each core", at_least=0)
@@ -55,19 +75,24 @@ class EngineConfig:
 
 def make_engine(config: EngineConfig, module: nn.Module, dataset: Dataset) -> AnyEngine:
     """The engine that `config` asks for, as far as it can train `module`; it works on a copy of that."""
-    module = copy.deepcopy(module)
-    device = config.torch_device()
-    workers = config.workers or cores()
-    if config.kind == "stacked":
+    if config.kind not in ENGINES:
+        raise OptionError(f"engine.kind must be {one_of(ENGINES)}, got {config.kind!r}{hint(config.kind, ENGINES)}")
+    return ENGINES[config.kind](config, copy.deepcopy(module), dataset)
+
+
+@register("native")
+def _native(config: EngineConfig, module: nn.Module, dataset: Dataset) -> AnyEngine:
+    if config.torch_device().type == "cpu":
         try:
-            return StackedEngine(module, dataset, device, config.models, exact=config.precision == "float32")
-        except UnsupportedModelError as reason:
-            log.warning("training one client after another: %s", reason)
-    if config.kind == "native" and device.type == "cpu":
-        try:
-            return _native_engine(module, dataset, workers)
+            return _native_engine(module, dataset, config.workers or cores())
         except UnsupportedModelError as reason:
             log.warning("training with PyTorch: %s", reason)
+    return _reference(config, module, dataset)
+
+
+@register("reference")
+def _reference(config: EngineConfig, module: nn.Module, dataset: Dataset) -> AnyEngine:
+    device, workers = config.torch_device(), config.workers or cores()
     if device.type == "cuda" or workers == 1:
         return ReferenceEngine(module, dataset, device)
     if not can_travel(module):
@@ -76,6 +101,16 @@ def make_engine(config: EngineConfig, module: nn.Module, dataset: Dataset) -> An
         )
         return ReferenceEngine(module, dataset, device)
     return ProcessEngine(module, dataset, workers)
+
+
+@register("stacked")
+def _stacked(config: EngineConfig, module: nn.Module, dataset: Dataset) -> AnyEngine:
+    device, exact = config.torch_device(), config.precision == "float32"
+    try:
+        return StackedEngine(module, dataset, device, config.models, exact=exact)
+    except UnsupportedModelError as reason:
+        log.warning("training one client after another: %s", reason)
+    return _reference(config, module, dataset)
 
 
 def _native_engine(module: nn.Module, dataset: Dataset, workers: int) -> Engine:

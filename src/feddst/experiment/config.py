@@ -15,6 +15,7 @@ from feddst.methods import (
     Lottery,
     Method,
     OneShot,
+    OwnGroups,
     Reconfiguration,
     ServerMomentum,
     SharedLayers,
@@ -81,8 +82,13 @@ class RunConfig:
     lottery: Lottery = Lottery()
     lg: SharedLayers = SharedLayers()
     sign: Votes = Votes()
+    own: OwnGroups = OwnGroups()
     wire: WireConfig = WireConfig()
     engine: EngineConfig = EngineConfig()
+
+    def group(self, name: str) -> Any:
+        """The group of options of this name, of this package or of a registered method."""
+        return self.own[name] if name in self.own.kinds else getattr(self, name)
 
     def check(self) -> None:
         """Raise `OptionError` at the first value that is not allowed."""
@@ -106,6 +112,9 @@ class RunConfig:
                 raise OptionError(f"{name} must be {one_of(general_codecs())} for {self.method}, got {codec!r}")
 
 
+OwnGroups.reserved |= {field.name for field in dataclasses.fields(RunConfig)}
+
+
 def with_pins(config: RunConfig) -> RunConfig:
     """The config with what its method fixes by definition."""
     return updated(config, method_named(config.method).pins)
@@ -115,7 +124,7 @@ def make_method(config: RunConfig) -> Method:
     """The method that a config names, with its groups of options and what it pins."""
     kind = method_named(config.method)
     config = with_pins(config)
-    return kind(**{field.name: getattr(config, field.name) for field in dataclasses.fields(kind)})
+    return kind(**{field.name: config.group(field.name) for field in dataclasses.fields(kind)})
 
 
 def method_named(name: str) -> type[Method]:

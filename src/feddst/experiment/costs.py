@@ -13,21 +13,31 @@ from typing import Any, Literal
 from feddst.models import training_flops
 from feddst.protocol import ClientWork, Tensors
 from feddst.wire import Reference
+from feddst.wire.header import SIZE as HEADER_BYTES
 
 Formula = Literal["paper", "published"]
 
 
 @dataclass
 class Traffic:
-    """Bytes sent one way, and how many of them were masks."""
+    """Bytes sent one way, and how many of them were masks and headers.
+
+    The rest are values, buffers and the zeros between sections, and all of what could not be used.
+    """
 
     total: int = 0
     masks: int = 0
+    headers: int = 0
 
     def add(self, payload: int, mask: int) -> None:
         """One more payload, with a mask section of so many bytes."""
         self.total += payload
         self.masks += mask
+        self.headers += HEADER_BYTES
+
+    def add_unused(self, size: int) -> None:
+        """Something that came too late or was refused, and so was not taken apart."""
+        self.total += size
 
 
 @dataclass

@@ -1,10 +1,11 @@
 """What is tested after a round, and what the results amount to."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from feddst.data import Federation, Roster
 from feddst.engines import Evaluation, Exam
@@ -15,13 +16,14 @@ from feddst.protocol import ClientState, ServerState, generator
 
 @dataclass(frozen=True)
 class Scores:
-    """A round's accuracies, as `Row` has them; all None where nothing was tested."""
+    """A round's accuracies, as `Row` has them, and `each` client's [clients]; all None where nothing was tested."""
 
     accuracy: float | None = None
     worst: float | None = None
     overall: float | None = None
     personal: float | None = None
     loss: float | None = None
+    each: NDArray[np.float64] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Examiner:
             own = each.copy()
             own[sorted(clients)] = [float(result.correct.float().mean()) for result in others]
             personal = float(own.mean())
-        return Scores(accuracy, worst, overall, personal, first.loss)
+        return Scores(accuracy, worst, overall, personal, first.loss, each)
 
     def _images(self, client: int) -> torch.Tensor:
         """Some of a client's test images, the same in every round."""

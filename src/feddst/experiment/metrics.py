@@ -43,7 +43,9 @@ class Row:
     clients have models of their own. `clients` is how many updates were averaged, `refused` how many could not be
     used, `missing` how many clients did not answer in time or could not be asked, `late` how many answers came after
     their round had ended. Bytes, as they were sent, bits, by formula, and FLOPs are totals since the first round;
-    `…_mask_bytes` are those bytes that were masks.
+    `…_mask_bytes` are those bytes that were masks, `…_header_bytes` those that were headers of payloads; the others are
+    values, buffers and padding, and all of the answers that were late or refused. A run that was begun before headers
+    were counted has those of its later rounds.
     """
 
     round: int
@@ -69,6 +71,8 @@ class Row:
     seconds: float
     missing: int = 0
     late: int = 0
+    upload_header_bytes: int = 0
+    download_header_bytes: int = 0
 
     def unevaluated(self) -> "Row":
         """The row as it would be had the round not been evaluated."""

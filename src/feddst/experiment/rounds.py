@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from feddst.engines.ticket import held_out_images
-from feddst.protocol import ClientState, ClientWork, SparseSum
+from feddst.protocol import ClientState, ClientWork, Masks, SparseSum
+from feddst.protocol.tensors import movement
 from feddst.wire import Downlink
 
 
@@ -47,7 +48,9 @@ class Given:
 class OpenRound:
     """A round between its broadcast and its end; `given` and `arrivals` by place in the round.
 
-    `unsent` are the places whose client could not be sent anything; a broadcast costs `download_price` by formula.
+    `unsent` are the places whose client could not be sent anything; a broadcast costs `download_price` by formula. At
+    the end it is known whether the server's masks are others (`mask_moved`), and of the layers whose masks may be, how
+    many weights entered and left (`moved`).
     """
 
     number: int
@@ -61,6 +64,8 @@ class OpenRound:
     late: int = 0
     unsent: set[int] = field(default_factory=set)
     download_price: int = 0
+    mask_moved: bool = False
+    moved: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def in_order(self) -> list[Arrival]:
         """What has arrived, in the order of places."""
@@ -69,6 +74,11 @@ class OpenRound:
     def missing(self) -> list[int]:
         """The clients that were asked and have not answered."""
         return [given.client for place, given in enumerate(self.given) if place not in self.arrivals]
+
+    def note_movement(self, before: Masks, after: Masks) -> None:
+        """The server's masks before and after the round."""
+        self.moved = movement(before, after)
+        self.mask_moved = any(map(any, self.moved.values())) or before.keys() != after.keys()
 
     def mean_loss(self) -> float | None:
         """The mean over clients by weight; None if nobody trained."""

@@ -12,15 +12,19 @@ from torch import nn
 from feddst.data import Federation, Roster
 from feddst.engines import Assignment, Cohort, Evaluation, Exam, Failure, Member, Reply, Tally
 from feddst.errors import CheckpointError, OptionError, TrainingError, WireError
+from feddst.experiment.chronicle import Chronicle
 from feddst.experiment.cohort import Participant, participants
 from feddst.experiment.config import RunConfig, make_method, with_pins
 from feddst.experiment.costs import Formula, Ledger
-from feddst.experiment.exams import Examiner, Scores
+from feddst.experiment.details import unevaluated
+from feddst.experiment.exams import Examiner
 from feddst.experiment.metrics import GIB, Row, Summary, summarise
 from feddst.experiment.rounds import Arrival, Given, OpenRound
+from feddst.experiment.rows import row_of
 from feddst.experiment.storage import Checkpoint, RunDirectory, identity_of
 from feddst.experiment.wording import counted
 from feddst.models import check_fit, initial_model, multiply_adds
+from feddst.models.spatial import input_grids
 from feddst.models.timing import layer_times
 from feddst.protocol import (
     Broadcast,
@@ -33,7 +37,6 @@ from feddst.protocol import (
     count_active,
     generator,
 )
-from feddst.protocol.tensors import movement
 from feddst.wire import (
     LARGEST_WEIGHT,
     Asked,
@@ -101,10 +104,12 @@ class Run:
         up, down = nominal_bits(config.wire.values), nominal_bits(config.wire.download)
         self._ledger = Ledger(formula, self._prunable, multiply_adds(module, example), up, down)
         self._examiner = Examiner(self.method, federation, config.seed, config.personal_images)
-        self._identity = identity_of(model, federation) if directory is not None else ""
+        self._identity, self._chronicle = "", None
+        if directory is not None:
+            self._identity = identity_of(model, federation)
+            self._chronicle = Chronicle(self._prunable, input_grids(module, example), self._first_round)
         self._history = MaskHistory(config.wire.remember)
         self._open: OpenRound | None = None
-        self._moved = (0, 0)
         self._facts: MaskFacts | None = None
         self._coming: tuple[ServerState, list[Participant]] | None = None
         self.stopped_by = self._why_stop()
@@ -126,6 +131,7 @@ class Run:
     def resume(self) -> None:
         """Go back to the last checkpoint, or to the beginning if there is none."""
         assert self.directory is not None
+        assert self._chronicle is not None
         saved = self.directory.load(self._identity)
         if saved is not None:
             self.state = saved.state
@@ -136,17 +142,21 @@ class Run:
         self.rows = self.directory.rows(done)
         if [row.round for row in self.rows] != list(range(self._first_round, done + 1)):
             raise CheckpointError(f"{self.directory.metrics} does not have every round up to the checkpoint's, {done}")
+        details = self.directory.details(done)
         self.stopped_by = self._why_stop()
         if self.rows and not self.stopped_by and not self._scheduled(done):
             # The run once ended here, and was evaluated only for that.
             self.rows[-1] = self.rows[-1].unevaluated()
-        self.directory.rewrite(self.rows)
+            details = unevaluated(details, done)
+        self._chronicle.go_on_after(details)
+        self.directory.rewrite(self.rows, details)
 
     def open_round(self) -> list[Assignment]:
         """Broadcast, and the assignments of the round's clients."""
         opened = self._begin()
         reference = opened.downlink.reference
-        opened.total = SparseSum(reference.broadcast.masks, reference.positions)
+        told = self.directory is not None
+        opened.total = SparseSum(reference.broadcast.masks, reference.positions, count_holders=told)
         assignments: list[Assignment] = []
         opened.download_price = self._ledger.download_price(reference)
         for who in self._participants():
@@ -184,8 +194,16 @@ class Run:
                 members.append(Member(who.client, who.work, images, self.clients.get(who.client, ClientState())))
                 opened.given.append(Given(who.client, who.work, len(images), sizes))
         downlink = opened.downlink
-        correction = downlink.correction
-        return Cohort(self.state.seed, downlink.reference, members, self.config.wire, initial, correction, audited)
+        return Cohort(
+            seed=self.state.seed,
+            reference=downlink.reference,
+            members=members,
+            wire=self.config.wire,
+            initial=initial,
+            correction=downlink.correction,
+            audited=audited,
+            count_holders=self.directory is not None,
+        )
 
     def receive(self, place: int, reply: Reply | Failure) -> bool:
         """Take in one client's reply, in whatever order replies come. Returns whether it could be used."""
@@ -211,7 +229,7 @@ class Run:
         """An answer came when its round had ended: it is left alone, and counted."""
         assert self._open is not None
         self._open.late += 1
-        self._ledger.up.add(size, 0)
+        self._ledger.up.add_unused(size)
 
     def forget_holders(self) -> None:
         """Do not rely on any client's still having what it was sent before."""
@@ -238,23 +256,24 @@ class Run:
             if place not in self._open.unsent:
                 self._book_download(given.client, given.download)
         for arrival in self._open.in_order():
-            self._ledger.up.add(arrival.bytes, arrival.mask_bytes)
             if arrival.weight:
+                self._ledger.up.add(arrival.bytes, arrival.mask_bytes)
                 self._ledger.book_upload(arrival.client, arrival.bits)
+            else:
+                self._ledger.up.add_unused(arrival.bytes)
             if arrival.state.tensors:
                 self.clients[arrival.client] = arrival.state
         before, total = self.state, self._open.total
         self.state = self.method.aggregate(before, total) if self._enough(self._open) else before.next()
-        self._moved = movement(before.masks, self.state.masks)
-        mask_moved = any(self._moved) or before.masks.keys() != self.state.masks.keys()
-        if not mask_moved:
+        self._open.note_movement(before.masks, self.state.masks)
+        if not self._open.mask_moved:
             self.state = replace(self.state, masks=before.masks)  # what follows from them need not be worked out again
         self._ledger.close_round(
-            mask_moved=mask_moved,
+            mask_moved=self._open.mask_moved,
             scheduled_evaluation=self._scheduled(before.round),
         )
         self.stopped_by = self._why_stop()
-        return self._scheduled(before.round) or bool(self.stopped_by)
+        return self._evaluation_due(before.round)
 
     def exams(self) -> list[Exam]:
         """What is to be tested now."""
@@ -263,11 +282,15 @@ class Run:
     def record(self, results: Sequence[Evaluation]) -> Row:
         """The round's row, with the results of its exams if there were any; a checkpoint where one is due."""
         assert self._open is not None
-        row = self._row(self._examiner.scores(results, self.clients), self._open)
-        self._open = None
+        ended, self._open = self._open, None
+        scores, active = self._examiner.scores(results, self.clients), self._active()
+        row = row_of(ended, scores, self._ledger, density=self._density(active), spare=self.spare)
         self.rows.append(row)
-        if self.directory is not None:
-            self.directory.append(row)
+        if self.directory is not None and self._chronicle is not None:
+            due = self._evaluation_due(row.round)
+            self.directory.append(
+                row, self._chronicle.tell(ended, self.state.masks, active, scores.each, evaluation_due=due)
+            )
             if row.round % self.config.checkpoint_every == 0 or self.stopped_by:
                 self.save()
             if self.stopped_by:
@@ -366,6 +389,9 @@ class Run:
     def _scheduled(self, round: int) -> bool:
         return round % self.config.eval_every == 0
 
+    def _evaluation_due(self, round: int) -> bool:
+        return self._scheduled(round) or bool(self.stopped_by)
+
     def _participants(self) -> list[Participant]:
         """Who takes part in the round about to begin, worked out once."""
         if self._coming is None or self._coming[0] is not self.state:
@@ -432,32 +458,11 @@ class Run:
         cap = self.config.cap_gib * GIB
         return "cap" if cap and self._uploaded() + self._next_upload() > cap else ""
 
-    def _row(self, scores: Scores, ended: OpenRound) -> Row:
+    def _active(self) -> Mapping[str, int]:
+        """How many weights of each masked layer are active."""
         facts, masks = self._facts, self.state.masks
-        active = facts.active if facts is not None and facts.masks is masks else count_active(masks)
+        return facts.active if facts is not None and facts.masks is masks else count_active(masks)
+
+    def _density(self, active: Mapping[str, int]) -> float:
         size = sum(self._prunable.values())
-        return Row(
-            round=ended.number,
-            accuracy=scores.accuracy,
-            accuracy_worst=scores.worst,
-            accuracy_global=scores.overall,
-            accuracy_personal=scores.personal,
-            loss=scores.loss,
-            train_loss=ended.mean_loss(),
-            density=sum(active.get(name, n) for name, n in self._prunable.items()) / size if size else 1.0,
-            entered=self._moved[0],
-            left=self._moved[1],
-            clients=ended.total.updates,
-            refused=len(ended.refusals),
-            upload_bytes=self._ledger.up.total,
-            upload_mask_bytes=self._ledger.up.masks,
-            download_bytes=self._ledger.down.total,
-            download_mask_bytes=self._ledger.down.masks,
-            upload_bits=self._ledger.upload_bits,
-            download_bits=self._ledger.download_bits,
-            flops_dense=self._ledger.flops_dense,
-            flops_sparse=self._ledger.flops_sparse,
-            seconds=time.perf_counter() - ended.began,
-            missing=len(ended.missing()) if ended.total.updates < len(ended.given) - self.spare else 0,
-            late=ended.late,
-        )
+        return sum(active.get(name, n) for name, n in self._prunable.items()) / size if size else 1.0

@@ -1,14 +1,14 @@
-"""A run's directory: its config, one metrics row a round, the last checkpoint, and in the end a summary.
+"""A run's directory: its config, one metrics row a round, details, the last checkpoint, and in the end a summary.
 
 A checkpoint is one safetensors file, replaced atomically: however a run dies, the last whole one is there. A row is
-written at once, but only a checkpoint waits for the disk: what it says is over has its rows there.
+written at once, but only a checkpoint waits for the disk: what it says is over has its rows and details there.
 """
 
 import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -21,6 +21,7 @@ from feddst.data import Federation, Roster
 from feddst.errors import CheckpointError
 from feddst.experiment import toml
 from feddst.experiment.config import RunConfig, differences, reaches, stored_options
+from feddst.experiment.details import Detail, read_details, write_detail
 from feddst.experiment.metrics import Row, Summary, read_rows, write_row
 from feddst.experiment.tensorfile import pack, unpack
 from feddst.protocol import ClientState, InitialModel, ServerState
@@ -55,6 +56,7 @@ class RunDirectory:
         self.path = path
         self.config = path / "config.toml"
         self.metrics = path / "metrics.jsonl"
+        self.details_file = path / "details.jsonl"
         self.checkpoint = path / "checkpoint.safetensors"
         self.summary = path / "summary.json"
 
@@ -95,7 +97,7 @@ class RunDirectory:
         self._write_config(config)
 
     def save(self, checkpoint: Checkpoint, identity: str) -> None:
-        """Write a checkpoint, replacing the one before it; the rows so far are on the disk before it is."""
+        """Write a checkpoint, replacing the one before it; rows and details so far are on the disk before it is."""
         self._settle()
         state = checkpoint.state
         tensors: dict[str, Tensor] = {}
@@ -134,33 +136,31 @@ class RunDirectory:
     def _write_config(self, config: RunConfig) -> None:
         write_atomically(self.config, toml.dump(config, "feddst run").encode())
 
-    def append(self, row: Row) -> None:
-        """Add a round's row."""
-        try:
-            with self.metrics.open("ab") as file:
-                file.write(write_row(row).encode())
-        except OSError as error:
-            raise self._unwritten(error) from None
+    def append(self, row: Row, detail: Detail | None = None) -> None:
+        """Add a round's row, and what there is to tell of it."""
+        if detail is not None:
+            _append(self.details_file, write_detail(detail))
+        _append(self.metrics, write_row(row))
 
     def _settle(self) -> None:
-        """Wait until the rows are on the disk."""
-        if not self.metrics.is_file():
-            return
-        try:
-            with self.metrics.open("ab") as file:
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise self._unwritten(error) from None
-
-    def _unwritten(self, error: OSError) -> CheckpointError:
-        return CheckpointError(f"cannot write {self.metrics}: {error.strerror or error}")
+        """Wait until rows and details are on the disk."""
+        for path in (self.details_file, self.metrics):
+            if path.is_file():
+                with _writing(path), path.open("ab") as file:
+                    os.fsync(file.fileno())
 
     def rows(self, last_round: int | None = None) -> list[Row]:
         """The rows so far."""
         return read_rows(self.metrics, last_round) if self.metrics.is_file() else []
 
-    def rewrite(self, rows: Sequence[Row]) -> None:
-        """Replace all rows: those after the last checkpoint will be made again, the same."""
+    def details(self, last_round: int | None = None) -> list[Detail]:
+        """The details so far; none in the directory of a run that kept none."""
+        return read_details(self.details_file, last_round) if self.details_file.is_file() else []
+
+    def rewrite(self, rows: Sequence[Row], details: Sequence[Detail]) -> None:
+        """Replace all rows and details: those after the last checkpoint will be made again, the same."""
+        if self.details_file.is_file():
+            write_atomically(self.details_file, "".join(map(write_detail, details)).encode())
         write_atomically(self.metrics, "".join(map(write_row, rows)).encode())
 
     def finish(self, summary: Summary) -> None:
@@ -224,14 +224,29 @@ def write_atomically(path: Path, content: bytes) -> None:
     """Replace a file's content in one step: readers and crashes see the old or the new, never a part."""
     partial = path.with_name(path.name + _PARTIAL)
     try:
-        with partial.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except OSError as error:
+        with _writing(path):
+            with partial.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, path)
+    except CheckpointError:
         with contextlib.suppress(OSError):
             partial.unlink()
+        raise
+
+
+def _append(path: Path, line: str) -> None:
+    with _writing(path), path.open("ab") as file:
+        file.write(line.encode())
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """What goes wrong in here is one line that names the file."""
+    try:
+        yield
+    except OSError as error:
         raise CheckpointError(f"cannot write {path}: {error.strerror or error}") from None
 
 

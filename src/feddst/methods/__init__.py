@@ -1,6 +1,10 @@
 """The methods, each a small file that reads like its paper."""
 
-from feddst.methods.base import Method
+import dataclasses
+import inspect
+from typing import Any, TypeVar, get_type_hints
+
+from feddst.methods.base import Card, Method
 from feddst.methods.fedavg import FedAvg, FedAvgM, FedAvgMServer, ServerMomentum
 from feddst.methods.feddst import FedDST, FedDSTProx, RandomMaskProx
 from feddst.methods.fedopt import Adaptive, FedAdagrad, FedAdam, FedDSTAdagrad, FedDSTAdam, FedDSTYogi, FedYogi
@@ -8,9 +12,12 @@ from feddst.methods.fedprox import FedProx
 from feddst.methods.lgfedavg import LGFedAvg, SharedLayers
 from feddst.methods.lotteryfl import Lottery, LotteryFL
 from feddst.methods.oneshot import SNIP, GraSP, OneShot
+from feddst.methods.own import OwnGroups
 from feddst.methods.prunefl import PruneFL, Reconfiguration
 from feddst.methods.randommask import RandomMask
 from feddst.methods.signsgd import SignSGD, Votes
+
+M = TypeVar("M", bound=type[Method])
 
 METHODS: dict[str, type[Method]] = {
     method.name: method
@@ -39,10 +46,43 @@ METHODS: dict[str, type[Method]] = {
 }
 """Every method by the name a user types."""
 
+
+def groups_of(method: type[Method]) -> dict[str, Any]:
+    """The dataclass of each of a method's groups of options, by name."""
+    hints = get_type_hints(method)
+    return {field.name: hints[field.name] for field in dataclasses.fields(method)}
+
+
+def register(method: M) -> M:
+    """Make a method of your own known under its name, as a decorator of its class.
+
+    Its fields are groups of options: those of other methods, by the same names, or its own, which every run's config
+    then has.
+    """
+    if not (inspect.isclass(method) and issubclass(method, Method)) or inspect.isabstract(method):
+        raise TypeError(f"a method must be a class that implements feddst.methods.Method, got {method!r}")
+    missing = [name for name in ("name", "summary", "card") if name not in vars(method)]
+    if missing:
+        raise TypeError(f"{method.__name__} must say its own {' and '.join(missing)}")
+    if method.name in METHODS:
+        raise ValueError(f"a method named {method.name} is registered already: {METHODS[method.name].__name__}")
+    known = {name: kind for other in METHODS.values() for name, kind in groups_of(other).items()}
+    for name, kind in groups_of(method).items():
+        if name not in known:
+            OwnGroups.declare(name, kind)
+        elif kind is not known[name]:
+            raise ValueError(
+                f"{method.__name__}.{name} must be the group {known[name]}, as in other methods, got {kind}"
+            )
+    METHODS[method.name] = method
+    return method
+
+
 __all__ = [
     "METHODS",
     "SNIP",
     "Adaptive",
+    "Card",
     "FedAdagrad",
     "FedAdam",
     "FedAvg",
@@ -61,6 +101,7 @@ __all__ = [
     "LotteryFL",
     "Method",
     "OneShot",
+    "OwnGroups",
     "PruneFL",
     "RandomMask",
     "RandomMaskProx",
@@ -69,4 +110,5 @@ __all__ = [
     "SharedLayers",
     "SignSGD",
     "Votes",
+    "register",
 ]

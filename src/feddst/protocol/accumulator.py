@@ -26,6 +26,7 @@ from feddst.protocol.fixedpoint import (
     sum_in_parts,
     value_of,
 )
+from feddst.protocol.holders import Holders
 from feddst.protocol.tensors import Masks, Positions, Tensors, positions_in, positions_of, spread
 from feddst.protocol.update import Key, Stack, Update
 
@@ -95,10 +96,11 @@ class SparseSum:
     """Running sums over the updates of a round; `masks` are those the round was broadcast with.
 
     `positions` are those of the weights that these masks keep, for whoever knows them. Updates with these masks are
-    added row by row, those of clients with masks of their own tensor by tensor.
+    added row by row, those of clients with masks of their own tensor by tensor. With `count_holders` the clients that
+    hold a weight are counted too: the sums have their n_c, not how many they are.
     """
 
-    def __init__(self, masks: Masks, positions: Positions | None = None) -> None:
+    def __init__(self, masks: Masks, positions: Positions | None = None, *, count_holders: bool = False) -> None:
         self._masks = masks
         self._known = positions
         self._kinds: dict[Key, Kind] = {}
@@ -107,6 +109,7 @@ class SparseSum:
         self._bound = 0
         self._wide = False
         self._own_masks = False
+        self._holders = Holders(masks) if count_holders else None
         self.weight = 0
         self.updates = 0
 
@@ -121,6 +124,8 @@ class SparseSum:
             self._row(form, values.device).add(values, update.weight)
         else:
             self._add_wholes(form, in_parts(values, update.weight), update.weight, update.masks)
+        if self._holders is not None:
+            self._holders.add(update.masks)
         self.weight += update.weight
 
     def add_stack(self, stack: Stack, updates: int) -> None:
@@ -147,10 +152,12 @@ class SparseSum:
                 self._wholes[key].merge(whole)
             else:
                 self._wholes[key] = whole
+        if self._holders is not None:
+            self._holders.add_stack(stack)
         self.weight += everybody if updates else 0
 
     def merge(self, other: "SparseSum") -> None:
-        """Add the sums of another part of the round's updates."""
+        """Add the sums of another part of the round's updates; both count holders, or neither does."""
         self._grow(other._bound, other.updates)
         for key, kind in other._kinds.items():
             self._kinds.setdefault(key, kind)
@@ -159,6 +166,9 @@ class SparseSum:
         for key, whole in other._wholes.items():
             self._whole(key, whole.total.device).merge(whole)
         self._own_masks |= other._own_masks
+        if self._holders is not None:
+            assert other._holders is not None
+            self._holders.merge(other._holders)
         self.weight += other.weight
 
     def mean(self, group: str = "params", *, otherwise: Tensors | None = None) -> dict[str, Tensor]:
@@ -172,6 +182,10 @@ class SparseSum:
     def held(self) -> dict[str, Tensor]:
         """Which masked weights at least one client holds: the union of the clients' masks."""
         return {key[1]: self._held(key) for key, kind in self._kinds.items() if kind.masked}
+
+    def apart(self) -> dict[str, float]:
+        """By layer, how much clients' masks differ, as `Holders.apart` says; nothing if holders were not counted."""
+        return {} if self._holders is None else self._holders.apart()
 
     def _grow(self, room: int, updates: int) -> None:
         """Note what is about to be added."""

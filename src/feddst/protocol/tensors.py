@@ -47,14 +47,14 @@ def count_each(masks: Iterable[Tensor]) -> list[int]:
     return [count_kept(mask) for mask in every]
 
 
-def movement(before: Masks, after: Masks) -> tuple[int, int]:
-    """How many weights entered the mask, and how many left it."""
+def movement(before: Masks, after: Masks) -> dict[str, tuple[int, int]]:
+    """How many weights entered each mask, and how many left it; only of masks that may be others than before."""
     if before is after:
-        return 0, 0
+        return {}
     common = [name for name in after if name in before and after[name] is not before[name]]
     entered = count_each(after[name] & ~before[name] for name in common)
     left = count_each(before[name] & ~after[name] for name in common)
-    return sum(entered), sum(left)
+    return dict(zip(common, zip(entered, left, strict=True), strict=True))
 
 
 def same_masks(some: Masks, others: Masks) -> bool:

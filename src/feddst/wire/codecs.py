@@ -6,16 +6,22 @@ from feddst.wire.quantise import Quantised2, Quantised4, Quantised8
 from feddst.wire.sign import Sign
 from feddst.wire.values import BFloat16, Float16, Float32, ValueCodec
 
-CODECS: dict[str, ValueCodec] = {}
+CODECS: dict[str, ValueCodec] = {
+    codec.name: codec for codec in (Float32(), BFloat16(), Float16(), Quantised8(), Quantised4(), Quantised2(), Sign())
+}
+"""Every value codec by the name a user types."""
+
+OTHERS = range(128, 256)
+"""The codes of codecs that come from elsewhere: those below are this package's, now and later."""
 
 
 def register(codec: ValueCodec) -> None:
-    """Make a codec known under its name and code, on both ends."""
+    """Make a codec of your own known under its name and code; both ends must do so."""
     for other in CODECS.values():
         if codec.name == other.name or codec.code == other.code:
             raise ValueError(f"a value codec named {other.name} with code {other.code} is registered already")
-    if not 0 <= codec.code <= 255:
-        raise ValueError(f"the code of a value codec must be in [0, 255], got {codec.code}")
+    if codec.code not in OTHERS:
+        raise ValueError(f"the code of a value codec must be in [{OTHERS[0]}, {OTHERS[-1]}], got {codec.code}")
     CODECS[codec.name] = codec
 
 
@@ -43,7 +49,3 @@ def codec_coded(code: int) -> ValueCodec:
         if codec.code == code:
             return codec
     raise WireError(f"the header names value codec {code}, which is not known here")
-
-
-for _codec in (Float32(), BFloat16(), Float16(), Quantised8(), Quantised4(), Quantised2(), Sign()):
-    register(_codec)

@@ -32,6 +32,7 @@ from feddst.wire.payload import (
 from feddst.wire.reference import Reference, check_reference
 
 LARGEST_WEIGHT = 2**32 - 1
+"""The most that n_c can be: it has four bytes in the header."""
 LARGEST_TERM = ROOM / 128
 """Bound on n_c·|θ| in one update: the sums have room for 128 of that size."""
 

@@ -113,7 +113,7 @@ def make_grid(federation: Federation) -> Callable[..., InProcessGrid]:
         def images_of(context: flwr.app.Context) -> Pair:
             return data.client_data(int(context.node_config["partition-id"]))
 
-        app = client_app(model, images_of, engine=EngineConfig(kind=engine))  # type: ignore[arg-type]
+        app = client_app(model, images_of, engine=EngineConfig(kind=engine))
         return kind(app, data.num_clients if nodes is None else nodes, **others)
 
     return make

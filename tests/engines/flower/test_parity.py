@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import flwr.serverapp.strategy
@@ -17,6 +18,7 @@ from feddst.errors import OptionError
 from feddst.experiment import RunConfig
 from feddst.experiment.loop import Silent
 from feddst.experiment.metrics import Row
+from feddst.experiment.storage import RunDirectory
 from feddst.methods import METHODS
 from feddst.models import make_module
 
@@ -164,3 +166,15 @@ def test_a_client_leaves_pytorchs_threads_as_they_were(configure: Configure, pla
     before = torch.get_num_threads()
     play(configure(rounds=1))
     assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize("method", ["feddst", "lotteryfl"])
+def test_the_same_is_told_of_a_run_on_a_grid(
+    method: str, configure: Configure, federation: Federation, play: Play, network: Any, tmp_path: Path
+) -> None:
+    config = configure(method=method)
+    feddst.run(config, model=network, data=federation, watcher=Silent(), out=tmp_path / "here")
+    play(config, out=tmp_path / "grid")
+    told = [RunDirectory(tmp_path / name).details() for name in ("here", "grid")]
+    assert told[0] == told[1]
+    assert any(layer.apart for detail in told[0] for layer in detail.layers)

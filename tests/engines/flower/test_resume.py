@@ -16,6 +16,7 @@ from feddst.engines.flower.memory import FileStore
 from feddst.errors import CheckpointError
 from feddst.experiment import RunConfig
 from feddst.experiment.loop import Silent
+from feddst.experiment.storage import RunDirectory
 from feddst.wire.header import read_header
 
 Configure = Callable[..., RunConfig]
@@ -58,7 +59,7 @@ def test_a_run_that_was_broken_off_ends_as_one_that_was_not(
     method: str, ending: str, configure: Configure, play: Play, alike: Alike, tmp_path: Path
 ) -> None:
     config = configure(method=method, rounds=ROUNDS, cohort__size=4)
-    whole = play(config, node_config={"state-dir": str(tmp_path / "whole")})
+    whole = play(config, node_config={"state-dir": str(tmp_path / "whole")}, out=tmp_path / "unbroken")
     nodes = {"state-dir": str(tmp_path / "broken")}
     if ending == "stopped":
         play(config, node_config=nodes, out=tmp_path / "run", last=2)
@@ -70,6 +71,8 @@ def test_a_run_that_was_broken_off_ends_as_one_that_was_not(
     assert alike(resumed.weights[-1], whole.weights[-1])
     assert [row.accuracy for row in resumed.rows] == [row.accuracy for row in whole.rows][-len(resumed.rows) :]
     assert resumed.rows[-1].upload_bytes == whole.rows[-1].upload_bytes
+    told = [RunDirectory(tmp_path / name).details_file.read_bytes() for name in ("run", "unbroken")]
+    assert told[0] == told[1]
     mine, theirs = kept_in(tmp_path / "broken"), kept_in(tmp_path / "whole")
     assert any(theirs.values()) == (method in ("lg-fedavg", "lotteryfl"))
     assert all(alike(mine[client], theirs[client]) for client in range(6))

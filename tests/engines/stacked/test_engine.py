@@ -23,6 +23,7 @@ from feddst.errors import AuditError, TrainingError
 from feddst.experiment import RunConfig
 from feddst.experiment.loop import Silent, play
 from feddst.experiment.run import Run
+from feddst.experiment.storage import RunDirectory
 from feddst.methods import METHODS
 from feddst.models import make_module
 from feddst.options import updated
@@ -36,6 +37,8 @@ COUNTED = (
     "upload_mask_bytes",
     "download_bytes",
     "download_mask_bytes",
+    "upload_header_bytes",
+    "download_header_bytes",
     "upload_bits",
     "download_bits",
     "flops_dense",
@@ -242,6 +245,21 @@ def test_a_resumed_run_ends_with_the_same_bits(data: Dataset, tmp_path: Path) ->
     feddst.run(config, model=chain, data=data, out=tmp_path / "broken", watcher=Silent(), resume=True)
     whole, again = (tmp_path / name / "checkpoint.safetensors" for name in ("whole", "broken"))
     assert whole.read_bytes() == again.read_bytes()
+    told = [RunDirectory(tmp_path / name).details_file.read_bytes() for name in ("whole", "broken")]
+    assert told[0] == told[1]
+
+
+@pytest.mark.parametrize("method", ["feddst", "lotteryfl", "snip"])
+def test_as_much_is_told_of_a_run_as_on_the_reference_engine(method: str, data: Dataset, tmp_path: Path) -> None:
+    told = {}
+    for kind in ("reference", "stacked"):
+        options = {"engine.kind": kind, "engine.device": DEVICE if kind == "stacked" else "cpu", "engine.workers": 1}
+        [config] = [run.config for run in runs_of(method, data, chain, options, seeds=[3])]
+        feddst.run(config, model=chain, data=data, out=tmp_path / kind, watcher=Silent())
+        told[kind] = RunDirectory(tmp_path / kind).details()
+    assert told["stacked"] == told["reference"]
+    apart = [layer.apart for detail in told["stacked"] for layer in detail.layers if layer.apart is not None]
+    assert bool(apart) == (method != "snip")
 
 
 class StopAfter(Silent):

@@ -82,7 +82,9 @@ class Tallies:
     def __init__(self, cohorts: Sequence[Cohort], flat: Flat) -> None:
         self._cohorts = cohorts
         self._flat = flat
-        self._totals = [SparseSum(cohort.reference.broadcast.masks) for cohort in cohorts]
+        self._totals = [
+            SparseSum(cohort.reference.broadcast.masks, count_holders=cohort.count_holders) for cohort in cohorts
+        ]
         self._receipts: list[dict[int, Receipt]] = [{} for _ in cohorts]
         self._failures: dict[int, TrainingError] = {}
 

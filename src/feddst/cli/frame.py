@@ -1,0 +1,95 @@
+"""The live view as lines of text, for any width: what does not fit is left out, the least important first."""
+
+import textwrap
+from dataclasses import dataclass
+from typing import Literal
+
+from feddst.cli.sparkline import sparkline
+from feddst.cli.story import Story
+from feddst.experiment.wording import duration, percent
+
+LABEL = 10
+"""Columns for what stands before the numbers of a line."""
+WIDEST = 100
+"""Beyond this a line is harder to read, not easier."""
+CURVE, SHORTEST = 40, 4
+"""The most and the fewest columns for the curve."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the view, and what kind it is."""
+
+    text: str
+    kind: Literal["title", "numbers", "notice"] = "numbers"
+
+
+def frame(story: Story, width: int, *, ascii_only: bool = False) -> list[Line]:
+    """What is known of a run, in lines of at most `width` columns."""
+    width = min(width, WIDEST)
+    numbers = (
+        _rounds(story, width, "=-" if ascii_only else "━─"),
+        _accuracy(story, width, curve=not ascii_only),
+        _labelled("sent", width, *_sent(story)),
+        _labelled("weights", width, *_weights(story)),
+        _labelled("time", width, *_time(story)),
+    )
+    return [
+        *([Line(story.title[:width], "title")] if story.title else []),
+        *(Line(text[:width]) for text in numbers),
+        *(Line(text, "notice") for text in textwrap.wrap(story.notice, width)),
+    ]
+
+
+def _rounds(story: Story, width: int, strokes: str) -> str:
+    number = story.last.round if story.last is not None else 0
+    limit = story.config.rounds
+    start = f"{'rounds':{LABEL}}{number:,} of {limit:,}" if limit else f"{'rounds':{LABEL}}{number:,}"
+    end = f"{100 * story.done():3.0f} %"
+    room = width - len(start) - len(end) - 4
+    done = round(story.done() * room)
+    return f"{start}  {strokes[0] * done}{strokes[1] * (room - done)}  {end}" if room > 0 else f"{start}  {end}"
+
+
+def _accuracy(story: Story, width: int, *, curve: bool) -> str:
+    best = story.best
+    if best is None:
+        return _labelled("accuracy", width, "not evaluated yet")
+    scores = [score.accuracy for score in story.scores]
+    short = f"{percent(scores[-1])}, best {percent(best.accuracy)}"
+    line = _labelled("accuracy", width - 2 * SHORTEST, f"{short} in round {best.round:,}", short)
+    room = min(CURVE, width - len(line) - 2)
+    return f"{line}  {sparkline(scores, room)}" if curve and room >= SHORTEST else line
+
+
+def _sent(story: Story) -> tuple[str, ...]:
+    row = story.last
+    up, down = (row.upload_bytes / 2**20, row.download_bytes / 2**20) if row is not None else (0, 0)
+    return f"{up:,.1f} MiB up, {down:,.1f} MiB down", f"{up:,.0f} MiB up, {down:,.0f} down"
+
+
+def _weights(story: Story) -> tuple[str, ...]:
+    active, moved = f"{percent(story.density)} active", story.moved
+    if moved is None:
+        return (active,)
+    return (
+        f"{active}, {moved.entered:,} in and {moved.left:,} out in round {moved.round:,}",
+        f"{percent(story.density)}, {moved.entered:,} in, {moved.left:,} out",
+        active,
+    )
+
+
+def _time(story: Story) -> tuple[str, ...]:
+    left = story.seconds_left()
+    if left is None:
+        return ("the first round is under way",) if story.last is None else ("the next round is under way",)
+    pace = story.pace.seconds_a_round
+    seconds = f"{pace:.1f} s" if pace >= 1 else f"{pace:.2f} s"
+    rest = f"{duration(left)} left"
+    return f"{seconds} a round, about {rest}", f"{seconds}/round, {rest}", rest
+
+
+def _labelled(label: str, width: int, *wordings: str) -> str:
+    """The label and the first wording that fits, else the last."""
+    lines = [f"{label:{LABEL}}{words}" for words in wordings]
+    return next((line for line in lines if len(line) <= width), lines[-1])

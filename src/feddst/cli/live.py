@@ -1,0 +1,69 @@
+"""The live view on a terminal. This module needs rich."""
+
+from collections.abc import Sequence
+
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderResult
+from rich.control import Control
+from rich.live import Live
+from rich.segment import ControlType
+from rich.text import Text
+
+from feddst.cli.frame import LABEL, Line, frame
+from feddst.cli.sparkline import BLOCKS
+from feddst.cli.story import Story
+
+
+class View:
+    """A story as rich draws it; remembers how wide its lines were."""
+
+    def __init__(self, story: Story) -> None:
+        self.story = story
+        self.drawn: Sequence[int] = ()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        lines = frame(self.story, options.max_width, ascii_only=options.ascii_only)
+        self.drawn = [len(line.text) for line in lines]
+        yield from map(_styled, lines)
+
+
+class LiveView:
+    """Draws a story four times a second, below everything else that is written to standard error meanwhile."""
+
+    def __init__(self, console: Console, story: Story) -> None:
+        self._live = Redrawn(View(story), console)
+        self._live.start(refresh=True)
+
+    def show(self, story: Story) -> None:
+        """Nothing to do: the story is drawn as it is, the next time."""
+
+    def announce(self, line: str, story: Story) -> None:
+        story.notice = line
+
+    def close(self) -> None:
+        self._live.stop()
+
+
+class Redrawn(Live):
+    """A transient view that also takes away what a terminal made of its lines when it became narrower."""
+
+    def __init__(self, view: View, console: Console) -> None:
+        super().__init__(view, console=console, transient=True, redirect_stdout=False)
+        self._view = view
+
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        width = self.console.width
+        broken = sum(max(0, -(-drawn // width) - 1) for drawn in self._view.drawn)
+        begin, *rest = super().process_renderables(renderables)
+        upwards = Control(*((ControlType.CURSOR_UP, 1), (ControlType.ERASE_IN_LINE, 2)) * broken)
+        return [begin, upwards, *rest]
+
+
+def _styled(line: Line) -> Text:
+    text = Text(line.text, no_wrap=True, overflow="crop")
+    if line.kind == "numbers":
+        text.stylize("dim", 0, LABEL)
+        text.highlight_regex("[━=]+", "cyan")
+        text.highlight_regex(f"[{BLOCKS}]+", "green")
+    else:
+        text.stylize({"title": "bold", "notice": "yellow"}[line.kind])
+    return text

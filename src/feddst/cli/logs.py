@@ -1,0 +1,46 @@
+"""`--log`: what a command writes down for TensorBoard or MLflow, beside its own files."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from feddst.cli.arguments import Arguments
+from feddst.cli.screen import say
+from feddst.logs import Log, MLflow, TensorBoard
+from feddst.options import as_words, check_list, option
+
+LOGS: dict[str, type[TensorBoard] | type[MLflow]] = {"tensorboard": TensorBoard, "mlflow": MLflow}
+
+
+@dataclass(frozen=True)
+class LogArguments:
+    """Who else hears of every round."""
+
+    log: tuple[Literal["tensorboard", "mlflow"], ...] = option(
+        (),
+        "log every round for TensorBoard, in the run's directory, or in MLflow, at MLFLOW_TRACKING_URI or else in "
+        "mlflow.db here; `tensorboard,mlflow` does both. A resumed run may change it",
+    )
+
+
+def asked_logs(given: Arguments) -> list[Log]:
+    """The logs that the user asks for, each known to work here."""
+    if "log" not in given.values:
+        return []
+    check_list("log", given.values["log"])
+    logs: list[Log] = [LOGS[name]() for name in given.values["log"]]
+    for log in logs:
+        log.check()
+    return logs
+
+
+def say_places(logs: Sequence[Log], out: Path) -> None:
+    """A line on each log."""
+    for log in logs:
+        say(f"{log.name}: {log.place(out)}")
+
+
+def log_words(given: Arguments) -> list[str]:
+    """The option as it was typed."""
+    return as_words({"log": given.values["log"]}) if given.values.get("log") else []

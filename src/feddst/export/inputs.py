@@ -1,0 +1,63 @@
+"""What a model takes: the shape of an input, and how stored images become one."""
+
+from dataclasses import dataclass
+
+from feddst.data import DataConfig, Dataset, Federation, federate
+from feddst.data.cifar import CIFAR10, CIFAR100, Cifar
+from feddst.data.sources import data_directory
+from feddst.errors import FeddstError
+
+_CIFARS = {"cifar10": CIFAR10, "cifar100": CIFAR100}
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Inputs of one `shape` and number format, without the batch dimension, and the classes that scores stand for.
+
+    `pixels` is whether images are stored as bytes, which are divided by 255 and then, where `mean` and `std` are given
+    (one number a channel), normalised.
+    """
+
+    data: str
+    shape: tuple[int, ...]
+    dtype: str
+    classes: tuple[str, ...]
+    pixels: bool = False
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+
+
+def inputs_from(dataset: Dataset) -> Inputs:
+    """What a model takes that was trained on this data set."""
+    example = dataset.inputs(dataset.train_images[:1])
+    return Inputs(
+        data=dataset.name,
+        shape=tuple(example.shape[1:]),
+        dtype=str(example.dtype).removeprefix("torch."),
+        classes=dataset.classes,
+        pixels=str(dataset.train_images.dtype) == "torch.uint8",
+        mean=dataset.mean,
+        std=dataset.std,
+    )
+
+
+def named_inputs(config: DataConfig) -> Inputs | None:
+    """What is known of a data set by its name alone."""
+    cifar = _CIFARS.get(config.dataset)
+    if cifar is None:
+        return None
+    return Inputs(cifar.name, (3, 32, 32), "float32", cifar.classes, True, cifar.mean, cifar.std)
+
+
+def federation_here(config: DataConfig, seed: int) -> Federation | None:
+    """The data that a config names, divided, if they are on this machine: nothing is downloaded for this."""
+    cifar = _CIFARS.get(config.dataset)
+    try:
+        return federate(config, seed) if cifar is None or _lies_here(cifar, config) else None
+    except (FeddstError, OSError):
+        return None
+
+
+def _lies_here(cifar: Cifar, config: DataConfig) -> bool:
+    root = data_directory(config)
+    return any((root / name).exists() for form in cifar.forms for name in (form.folder, form.archive))

@@ -1,0 +1,109 @@
+"""How masks lived and how accuracy spread over clients, as far as runs kept details of it."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import mean
+
+from feddst.experiment.details import Detail, LayerLife, PixelMap
+from feddst.report.curves import kept
+from feddst.report.entries import Entry
+
+ROUNDS = 120
+"""Rounds in which masks moved are added up to at most about so many steps."""
+MAPS = 24
+HISTOGRAMS = 60
+
+
+@dataclass(frozen=True)
+class Step:
+    """One or several rounds of a layer's life: weights that came and went in them, and what is active at their end.
+
+    `apart` is a mean over those rounds of them in which clients had masks of their own.
+    """
+
+    round: int
+    active: int
+    entered: int
+    left: int
+    apart: float | None
+
+
+@dataclass(frozen=True)
+class Layer:
+    """The life of a prunable layer."""
+
+    name: str
+    size: int
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class MaskLife:
+    """The life of one run's masks; `together` is how many rounds at most a step stands for."""
+
+    seed: int
+    layers: tuple[Layer, ...]
+    together: int
+    maps: tuple[tuple[int, PixelMap], ...]
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """Clients by accuracy after a round, those of all seeds together; mean and worst tenth as fractions."""
+
+    round: int
+    counts: tuple[int, ...]
+    mean: float
+    worst: float | None
+
+
+def mask_life(entry: Entry) -> MaskLife | None:
+    """The life of the masks in the entry's first run that kept details; None if none did."""
+    found = entry.first_details()
+    if found is None:
+        return None
+    seed, details = found
+    moved = [detail for detail in details if detail.layers]
+    together = -(-len(moved) // ROUNDS) if moved else 1
+    names = list(dict.fromkeys(layer.name for detail in moved for layer in detail.layers))
+    shown = [(detail.round, detail.inputs) for detail in details if detail.inputs is not None]
+    maps = tuple(shown[i] for i in kept(len(shown), MAPS))
+    return MaskLife(seed, tuple(_layer(name, moved, together) for name in names), together, maps)
+
+
+def crowds(entry: Entry) -> list[Crowd]:
+    """How accuracy spread over clients, at evaluations for which details were kept."""
+    counts: dict[int, list[tuple[int, ...]]] = defaultdict(list)
+    for run in entry.runs:
+        for detail in run.details or ():
+            if detail.clients is not None:
+                counts[detail.round].append(detail.clients)
+    rounds = sorted(counts)
+    return [_crowd(entry, rounds[i], counts[rounds[i]]) for i in kept(len(rounds), HISTOGRAMS)]
+
+
+def _layer(name: str, moved: Sequence[Detail], together: int) -> Layer:
+    lives = [(detail.round, layer) for detail in moved for layer in detail.layers if layer.name == name]
+    parts = [lives[i : i + together] for i in range(0, len(lives), together)]
+    return Layer(name, lives[-1][1].size, tuple(_step(part) for part in parts))
+
+
+def _step(part: Sequence[tuple[int, LayerLife]]) -> Step:
+    last_round, last = part[-1]
+    apart = [layer.apart for _, layer in part if layer.apart is not None]
+    return Step(
+        last_round,
+        last.active,
+        sum(layer.entered for _, layer in part),
+        sum(layer.left for _, layer in part),
+        mean(apart) if apart else None,
+    )
+
+
+def _crowd(entry: Entry, number: int, counts: Sequence[tuple[int, ...]]) -> Crowd:
+    rows = [row for run in entry.runs if run.details for row in run.rows if row.round == number]
+    means = [row.accuracy for row in rows if row.accuracy is not None]
+    worst = [row.accuracy_worst for row in rows if row.accuracy_worst is not None]
+    pooled = tuple(sum(column) for column in zip(*counts, strict=True))
+    return Crowd(number, pooled, mean(means) if means else 0.0, mean(worst) if worst else None)

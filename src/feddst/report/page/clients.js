@@ -1,0 +1,85 @@
+// How accuracy spreads over clients.
+
+function drawClients(data) {
+  const host = section("clients");
+  const numbered = data.entries.map((entry, index) => ({ entry, index }));
+  const counted = numbered.filter(({ entry }) => entry.clients.length);
+  const worst = numbered.filter(({ entry }) => entry.worst.x.length);
+  put(host, note("The mean hides those who are served badly. Each client is judged on its own test images; the worst tenth is the mean over the tenth of the clients with the lowest accuracy."));
+  const without = numbered.filter(({ entry }) => !entry.clients.length);
+  if (without.length) put(host, note(`No details were kept by: ${without.map(({ entry }) => entry.label).join(", ")}.`));
+  if (counted.length) put(host, panels("Method", counted, histogram));
+  if (!worst.length) return;
+  const series = worst.map(({ entry, index }) => ({ index, label: entry.label, x: entry.worst.x, mean: entry.worst.mean }));
+  put(
+    host,
+    el("h3", null, "The worst tenth of the clients"),
+    stage((width) =>
+      lineChart({
+        width,
+        height: width < 640 ? 260 : 300,
+        label: "Accuracy of the worst tenth of the clients in per cent by round",
+        series,
+        x: { title: "rounds", unit: "", log: false, caps: [] },
+        y: { title: "accuracy of the worst tenth [%]", domain: heightDomain(series, false) },
+        named: true,
+      }),
+    ),
+  );
+}
+
+function histogram(entry, index, host) {
+  const { clients } = entry;
+  const state = { at: clients.length - 1 };
+  const said = el("output", null);
+  const drawn = stage((width) => bars(clients[state.at], index, Math.min(width, 900)), host);
+  const show = () => {
+    const each = clients[state.at];
+    said.textContent = `round ${each.round}: mean ${percent(100 * each.mean)}${each.worst === null ? "" : `, worst tenth ${percent(100 * each.worst)}`}`;
+    drawn.update();
+  };
+  const slider = el("input", {
+    type: "range",
+    min: 0,
+    max: clients.length - 1,
+    step: 1,
+    value: state.at,
+    "aria-label": `Evaluated round of ${entry.label}`,
+    oninput: (event) => {
+      state.at = +event.currentTarget.value;
+      show();
+    },
+  });
+  show();
+  return [el("p", { class: "slider" }, clients.length > 1 ? slider : null, said), drawn];
+}
+
+function bars(each, index, width) {
+  const height = 240;
+  const [left, right, top, bottom] = [46, width - 10, 24, height - 42];
+  const total = each.counts.reduce((a, b) => a + b, 0);
+  const x = linear([0, 100], [left, right]);
+  const y = linear([0, (100 * Math.max(...each.counts)) / total], [bottom, top]);
+  const step = 100 / each.counts.length;
+  const drawn = picture(width, height, `Clients by accuracy after round ${each.round}`);
+  drawn.classList.add("histogram");
+  for (const tick of y.ticks(3)) drawn.append(line(left, y(tick), right, y(tick), "grid"), text(left - 8, y(tick) + 4, `${digits(tick, 3)} %`, { "text-anchor": "end" }));
+  each.counts.forEach((count, i) => {
+    const part = (100 * count) / total;
+    const title = svg("title", null, `${Math.round(i * step)} to ${Math.round((i + 1) * step)} %: ${grouped.format(count)} of ${grouped.format(total)} clients`);
+    drawn.append(svg("rect", { x: (x(i * step) + 1).toFixed(1), width: Math.max(1, x(step) - x(0) - 2).toFixed(1), y: y(part).toFixed(1), height: (bottom - y(part)).toFixed(1), fill: colour(index), class: "count" }, title));
+  });
+  drawn.append(line(left, bottom, right, bottom, "base"));
+  for (const tick of [0, 20, 40, 60, 80, 100]) drawn.append(text(x(tick), bottom + 18, String(tick), { "text-anchor": "middle" }));
+  drawn.append(text((left + right) / 2, height - 4, "accuracy of a client [%]; height: share of the clients", { "text-anchor": "middle", class: "title" }));
+  const marks = [["mean", each.mean], ["worst tenth", each.worst]].filter(([, value]) => value !== null);
+  let free = 0;
+  for (const [name, value] of marks.sort((a, b) => a[1] - b[1])) {
+    const place = x(100 * value);
+    const half = widthOf(name) / 2;
+    const middle = Math.min(width - half, Math.max(place, free + half));
+    free = middle + half + 10;
+    drawn.append(line(place, top - 6, place, bottom, "marker"), text(middle, top - 11, name, { "text-anchor": "middle", class: "strong" }));
+  }
+  return drawn;
+}

@@ -1,0 +1,12 @@
+// Everything together.
+
+const data = JSON.parse(section("data").textContent);
+drawTheme();
+drawHeading(data);
+drawAccuracy(data);
+drawStandings(data);
+drawMasks(data);
+drawTraffic(data);
+drawClients(data);
+drawSettings(data);
+document.documentElement.dataset.drawn = "yes";

@@ -1,0 +1,55 @@
+// What the runs were asked for, and the commands that ask for it.
+
+function drawSettings(data) {
+  const host = section("settings");
+  const different = data.settings.filter((setting) => setting.differs);
+  if (data.entries.length > 1) {
+    put(
+    host,
+      note(different.length ? "Where the entries differ; – is an option without effect on a method." : "The entries have the same options."),
+      different.length ? optionTable(different, data.entries) : null,
+    );
+  }
+  put(
+    host,
+    el("details", null, el("summary", null, `All ${data.settings.length} options`), optionTable(data.settings, data.entries)),
+    el(
+      "details",
+      null,
+      el("summary", null, "Where the runs are"),
+      el("ul", { class: "paths" }, data.entries.flatMap((entry) => entry.paths.map((path) => el("li", null, el("code", null, path))))),
+    ),
+    el("h3", null, "Make it again"),
+    data.python ? note("Some of these runs were made in Python, with a model or data of their own: no command makes those.") : null,
+    data.commands.runs.length ? commandList("The runs", data.commands.runs) : null,
+    commandList("This report", [data.commands.report]),
+  );
+}
+
+function optionTable(settings, entries) {
+  return scrolled(
+    el(
+      "table",
+      { class: "options" },
+      el("thead", null, el("tr", null, el("th", { scope: "col" }, "option"), entries.map((entry) => el("th", { scope: "col" }, entry.label)))),
+      el(
+        "tbody",
+        null,
+        settings.map((setting) => el("tr", null, el("th", { scope: "row" }, setting.name), setting.values.map((value) => el("td", null, value === "" ? "(empty)" : value)))),
+      ),
+    ),
+  );
+}
+
+const SHOWN = 6;
+
+function commandList(title, commands) {
+  const line = (command) => el("code", { class: "command" }, command);
+  return el(
+    "div",
+    { class: "commands" },
+    el("p", { class: "soft" }, title),
+    commands.slice(0, SHOWN).map(line),
+    commands.length > SHOWN ? el("details", null, el("summary", null, `${commands.length - SHOWN} more`), commands.slice(SHOWN).map(line)) : null,
+  );
+}

@@ -1,0 +1,34 @@
+// The table of best accuracy under caps.
+
+function drawStandings(data) {
+  const [heading, ...lines] = data.table.lines;
+  put(section("caps"),
+    note(data.table.caption),
+    scrolled(
+      el(
+        "table",
+        { class: "numbers" },
+        el("thead", null, el("tr", null, heading.map((word) => el("th", { scope: "col" }, word)))),
+        el("tbody", null, lines.map((words, i) => standing(words, i, lines))),
+      ),
+    ),
+    data.table.notes.map(note),
+  );
+}
+
+function standing([name, ...words], i, lines) {
+  const cells = words.map((word, column) => {
+    const scored = column < words.length - 2;
+    return el("td", { class: scored && isBest(lines, i, column + 1) ? "best" : null }, word);
+  });
+  return el("tr", null, el("th", { scope: "row", class: name.length > LETTERS ? "long" : null }, swatch(i), name), cells);
+}
+
+function isBest(lines, row, column) {
+  const scores = lines.map((line) => parseFloat(line[column]));
+  return lines.length > 1 && scores[row] === Math.max(...scores.filter((score) => !Number.isNaN(score)));
+}
+
+function scrolled(table) {
+  return el("div", { class: "scrolled", tabindex: 0, role: "group", "aria-label": "Table" }, table);
+}

@@ -1,0 +1,210 @@
+"""What came out: the best accuracy of each entry under caps on the upload, as a table and in plain words."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import mean
+
+from feddst.experiment.comparison import Curve
+from feddst.experiment.metrics import GIB, Accounting, Row
+from feddst.experiment.reproduce.record import Point
+from feddst.experiment.tables import Cell, meanings
+from feddst.experiment.wording import WAYS, counted
+from feddst.report.curves import Axis, against
+from feddst.report.entries import Entry
+from feddst.report.sources import Source
+
+FEW = 5
+"""So many entries are all named in the first sentence; of more, only the best, the next and the last."""
+UNFINISHED = "…"
+UNITS = {"MiB": 2**20, "GiB": 2**30}
+
+
+@dataclass(frozen=True)
+class Cap:
+    """A cap on the upload, and how it is written."""
+
+    gib: float
+    label: str
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What uploads are compared by: a way to count, and caps, rising; `given` if somebody asked for these caps."""
+
+    accounting: Accounting
+    caps: tuple[Cap, ...]
+    given: bool
+
+
+def basis(sources: Sequence[Source], entries: Sequence[Entry]) -> Basis:
+    """The way to count that all runs have, or else bytes as sent, with the caps given for it or two of our own."""
+    ways = {run.accounting for entry in entries for run in entry.runs}
+    accounting: Accounting = ways.pop() if len(ways) == 1 else "measured"
+    given = {cap for source in sources for cap in source.caps if source.runs[0].accounting == accounting}
+    if given:
+        return Basis(accounting, tuple(Cap(cap, f"{cap:g} GiB") for cap in sorted(given)), True)
+    return Basis(accounting, _own_caps(entries, accounting), False)
+
+
+def table(entries: Sequence[Entry], found: Basis) -> list[list[str]]:
+    """The table as text, a heading first: an entry a row; caps, the whole run and what was sent as columns."""
+    largest = max((row.upload_bytes for entry in entries for row in entry.ends), default=0)
+    unit = "GiB" if largest >= 2 * UNITS["GiB"] else "MiB"
+    heading = ["method", *(cap.label for cap in found.caps), "whole run", "worst tenth", f"{unit} up", f"{unit} down"]
+    return [heading, *(_line(entry, found, unit) for entry in entries)]
+
+
+def caption(entries: Sequence[Entry], found: Basis) -> str:
+    """What the numbers of the table are."""
+    counts = {len(entry.runs) for entry in entries}
+    most = f"{'up to ' if len(counts) > 1 else ''}{max(counts)}"
+    over = "one seed" if counts == {1} else f"mean ± standard deviation over {most} seeds"
+    return (
+        f"Best mean client accuracy [%] under caps on the upload, {WAYS[found.accounting]}, and in the whole run; "
+        f"the worst tenth of the clients at the end; bytes sent in whole runs, measured. {over[0].upper()}{over[1:]}."
+    )
+
+
+def notes(lines: Sequence[Sequence[str]], entries: Sequence[Entry]) -> list[str]:
+    """What the marks in the table mean, for those that occur."""
+    found = meanings(word for line in lines[1:] for word in line[1:])
+    return found + [f"{UNFINISHED} not finished yet"] * any(entry.unfinished for entry in entries)
+
+
+def cell(entry: Entry, found: Basis, cap_gib: float) -> Cell:
+    """What the runs of an entry reached under a cap."""
+    curves = entry.curves(found.accounting)
+    reached = [best for curve in curves if (best := curve.best(cap_gib)) is not None]
+    short = math.isfinite(cap_gib) and any(_ended_short(entry, curve, cap_gib) for curve in curves)
+    return Cell(tuple(100 * best for best in reached), short, 0 < len(reached) < len(curves), decimals=1)
+
+
+def whole(entry: Entry) -> Cell:
+    """The best accuracies that the runs of an entry ever had."""
+    scores = [[row.accuracy for row in run.rows if row.accuracy is not None] for run in entry.runs]
+    return Cell(tuple(100 * max(each) for each in scores if each), decimals=1)
+
+
+def headline(entries: Sequence[Entry], found: Basis, axis: Axis | None) -> list[str]:
+    """What came out, in one to three plain sentences; `axis` is the upload that `found` counts, if runs have it."""
+    cap = found.caps[-1] if found.given else None
+    cells = [cell(entry, found, cap.gib) if cap else whole(entry) for entry in entries]
+    ranked = sorted(
+        ((entry, score) for entry, score in zip(entries, cells, strict=True) if score.values),
+        key=lambda pair: pair[1].mean,
+        reverse=True,
+    )
+    if not ranked:
+        return ["No round has been evaluated yet."]
+    if len(ranked) == 1:
+        sentences = [_alone(*ranked[0], cap, found)]
+    else:
+        sentences = [_first(ranked, cap, found), _doubt(ranked)]
+        sentences += [_saving(ranked[0][0], ranked[-1], axis)] if axis is not None else []
+    return [sentence for sentence in (*sentences, _over(entries), _still_running(entries)) if sentence]
+
+
+def _own_caps(entries: Sequence[Entry], accounting: Accounting) -> tuple[Cap, ...]:
+    """A quarter and a half of the smallest upload of an entry, rounded down to two digits."""
+    ends = [mean(row.upload(accounting) for row in entry.ends) / GIB * 1024 for entry in entries if entry.ends]
+    caps = [_two_digits(share * min(ends)) for share in (0.25, 0.5)] if ends else []
+    return tuple(Cap(mib / 1024, f"{mib:,g} MiB") for mib in caps if mib > 0)
+
+
+def _two_digits(value: float) -> float:
+    if value <= 0:
+        return 0.0
+    step = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return float(f"{math.floor(value / step) * step:.6g}")
+
+
+def _line(entry: Entry, found: Basis, unit: str) -> list[str]:
+    worst = [_last_worst(run.rows) for run in entry.runs]
+    ends = entry.ends
+    return [
+        entry.label + (f" {UNFINISHED}" if entry.unfinished else ""),
+        *(str(cell(entry, found, cap.gib)) for cap in found.caps),
+        str(whole(entry)),
+        str(Cell(tuple(100 * score for score in worst if score is not None))),
+        _mean_size([row.upload_bytes for row in ends], unit),
+        _mean_size([row.download_bytes for row in ends], unit),
+    ]
+
+
+def _last_worst(rows: Sequence[Row | Point]) -> float | None:
+    return next((row.accuracy_worst for row in reversed(rows) if row.accuracy_worst is not None), None)
+
+
+def _mean_size(totals: Sequence[int], unit: str) -> str:
+    return f"{mean(totals) / UNITS[unit]:,.{2 if unit == 'GiB' else 1}f}" if totals else "–"
+
+
+def _ended_short(entry: Entry, curve: Curve[Row | Point], cap_gib: float) -> bool:
+    return curve.seed not in entry.unfinished and curve.ended_before(cap_gib)
+
+
+def _alone(entry: Entry, score: Cell, cap: Cap | None, found: Basis) -> str:
+    upload = mean(row.upload(found.accounting) for row in entry.ends) / GIB * 1024
+    where = f"with {cap.label} of upload" if cap else f"with {size(upload)} of upload"
+    return f"{entry.label} reaches {score} % mean client accuracy {where}, {WAYS[found.accounting]}."
+
+
+def _first(ranked: Sequence[tuple[Entry, Cell]], cap: Cap | None, found: Basis) -> str:
+    (best, top), *others = ranked
+    where = f"With {cap.label} of upload, {WAYS[found.accounting]}," if cap else "Over the whole runs"
+    if len(others) >= FEW:
+        others = [others[0], others[-1]]
+    rest = _joined([f"{entry.label} ({score.mean:.1f})" for entry, score in others])
+    return f"{where} {best.label} reaches {top.mean:.1f} % mean client accuracy, followed by {rest}."
+
+
+def _doubt(ranked: Sequence[tuple[Entry, Cell]]) -> str:
+    """Whose distance from the best is no larger than the seeds' standard deviation; nothing if nobody's is."""
+    (best, top), *others = ranked
+    near = [entry.label for entry, score in others if top.mean - score.mean < max(top.spread, score.spread)]
+    if not near:
+        return ""
+    whom = _joined(near) if len(near) <= FEW else f"{len(near)} of the others"
+    return f"The lead of {best.label} over {whom} is within the spread of the seeds."
+
+
+def _over(entries: Sequence[Entry]) -> str:
+    most = max(len(entry.runs) for entry in entries)
+    if most > 1:
+        return f"Means over {counted(most, 'seed')}."
+    return "One seed each: small differences say nothing yet." if len(entries) > 1 else "One seed."
+
+
+def _saving(best: Entry, last: tuple[Entry, Cell], axis: Axis) -> str:
+    """How much less the best entry uploads for what the last one reaches in the end; nothing if it is not less."""
+    entry, _ = last
+    line, other = against(best, axis), against(entry, axis)
+    if not len(line.mean) or not len(other.mean):
+        return ""
+    peak = int(other.mean.argmax())
+    above = [place for place, score in zip(line.upload, line.mean, strict=True) if score >= other.mean[peak]]
+    if not above or not above[0] * 1.5 <= other.upload[peak]:
+        return ""
+    times = other.upload[peak] / above[0]
+    return (
+        f"{best.label} needs {above[0]:.3g} {axis.unit} for the {other.mean[peak]:.1f} % that {entry.label} has after "
+        f"{other.upload[peak]:.3g} {axis.unit}: {times:.2g} times less."
+    )
+
+
+def _still_running(entries: Sequence[Entry]) -> str:
+    names = [entry.label for entry in entries if entry.unfinished]
+    if not names:
+        return ""
+    have = "has" if len(names) == 1 else "have"
+    return f"{_joined(names)} {have} not finished: what is shown is what there is so far."
+
+
+def size(mib: float) -> str:
+    """An amount of data as a person would say it."""
+    return f"{mib / 1024:.2f} GiB" if mib >= 2048 else f"{mib:.1f} MiB"
+
+
+def _joined(parts: Sequence[str]) -> str:
+    return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)

@@ -1,0 +1,153 @@
+"""docs/extend-method.md: its method runs in Python, on every engine and from the command line, as the page says."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+
+import feddst
+from feddst.cli.main import main
+from feddst.errors import OptionError
+from feddst.experiment import toml
+from feddst.methods import METHODS, Card, FedAvg, Method, register
+from feddst.options import flatten, option, updated
+from feddst.plugins import load_plugins
+from feddst.sparsity import Sparsity
+
+SMALL = "--data.clients 4 --data.images_per_class 5 --cohort.size 2 --local.epochs 1 --eval_every 1"
+
+
+@pytest.mark.usefixtures("tiny_mnist")
+def test_the_page_runs_as_it_stands(
+    code_page: Callable[[str], Any], workshop: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = code_page("extend-method")
+    page.install(workshop)
+    left = page.run()
+    assert "with 20% of the weights" in capsys.readouterr().out
+    assert left["result"].config.method == "halfway"
+    far, near = left["whole"].model.state_dict(), left["result"].model.state_dict()
+    assert not all(torch.equal(far[name], near[name]) for name in far)
+
+
+@pytest.mark.usefixtures("tiny_mnist")
+def test_its_commands_work_once_it_is_installed(
+    code_page: Callable[[str], Any], workshop: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = code_page("extend-method")
+    page.install(workshop)
+    load_plugins()
+    calls = page.commands()
+    assert [call[0] for call in calls] == ["methods", "options", "run", "compare"]
+    outputs = []
+    for call in calls:
+        assert main([*call, *(SMALL.split() if call[0] in ("run", "compare") else [])]) == 0
+        outputs.append(capsys.readouterr().out)
+    assert "\nhalfway " in outputs[0]
+    assert "--stride.share" in outputs[1]
+    assert [line for line in outputs[3].splitlines() if line.startswith("halfway:stride.share=0.9 ")]
+    [config] = workshop.glob("runs/*/config.toml")
+    assert toml.read(config)["stride.share"] == 0.7
+
+
+@pytest.mark.usefixtures("tiny_mnist")
+def test_every_engine_carries_it_out_and_a_resumed_run_ends_alike(
+    code_page: Callable[[str], Any], workshop: Path
+) -> None:
+    code_page("extend-method").install(workshop)
+    load_plugins()
+    small: dict[str, Any] = {
+        "data": {"clients": 4, "images_per_class": 5},
+        "cohort": {"size": 2},
+        "local": {"epochs": 1},
+    }
+
+    def weights(out: str, rounds: int, kind: str = "native", **others: Any) -> dict[str, torch.Tensor]:
+        engine = {"kind": kind, "workers": 1}
+        config = feddst.configure(method="halfway", rounds=rounds, stride={"share": 0.3}, engine=engine, **small)
+        return feddst.run(config, out=out, **others).model.state_dict()
+
+    expected = weights("whole", 2)
+    for kind in ("reference", "stacked"):
+        for name, value in weights(kind, 2, kind).items():
+            torch.testing.assert_close(value, expected[name], rtol=0, atol=1e-4)
+    weights("parts", 1)
+    resumed = weights("parts", 2, resume=True)
+    assert all(torch.equal(value, expected[name]) for name, value in resumed.items())
+
+
+def test_its_option_is_checked_and_refused_for_others(code_page: Callable[[str], Any], workshop: Path) -> None:
+    code_page("extend-method").install(workshop)
+    load_plugins()
+    with pytest.raises(OptionError, match=r"stride.share must be in \(0, 1\], got 1.5"):
+        feddst.configure(method="halfway", stride={"share": 1.5})
+    with pytest.raises(OptionError, match=r"stride\.share has no effect on feddst"):
+        feddst.configure(method="feddst", stride={"share": 0.5})
+    plain = feddst.RunConfig()
+    assert flatten(plain)["stride.share"] == 0.5
+    changed = updated(plain, {"stride.share": 0.25, "rounds": 3})
+    assert (changed.group("stride").share, changed.rounds) == (0.25, 3)
+    assert updated(changed, {"stride.share": 0.5, "rounds": plain.rounds}) == plain
+
+
+@dataclass(frozen=True)
+class Pace:
+    """A group."""
+
+    share: float = option(0.5, "a share")
+
+
+@dataclass(frozen=True)
+class Other(FedAvg):
+    """A method with nothing wrong but what a test changes."""
+
+    name: ClassVar[str] = "other"
+    summary: ClassVar[str] = "another"
+    card: ClassVar[Card] = Card("nobody")
+
+
+@pytest.mark.usefixtures("workshop")
+def test_what_cannot_be_registered() -> None:
+    @dataclass(frozen=True)
+    class Nameless(FedAvg):
+        pass
+
+    @dataclass(frozen=True)
+    class Cohort(Other):
+        name: ClassVar[str] = "cohort"
+        summary: ClassVar[str] = "its group has the name of another"
+        card: ClassVar[Card] = Card("nobody")
+        engine: Pace = Pace()
+
+    @dataclass(frozen=True)
+    class Different(Other):
+        name: ClassVar[str] = "different"
+        summary: ClassVar[str] = "its sparsity is not ours"
+        card: ClassVar[Card] = Card("nobody")
+        sparsity: Pace = Pace()
+
+    @dataclass(frozen=True)
+    class Plain(Other):
+        name: ClassVar[str] = "plain"
+        summary: ClassVar[str] = "its option is in no group"
+        card: ClassVar[Card] = Card("nobody")
+        share: float = 0.5
+
+    with pytest.raises(TypeError, match="must be a class that implements"):
+        register(Method)
+    with pytest.raises(TypeError, match="Nameless must say its own name and summary and card"):
+        register(Nameless)
+    with pytest.raises(ValueError, match="a group of options cannot be called engine"):
+        register(Cohort)
+    with pytest.raises(ValueError, match=re.escape(f"Different.sparsity must be the group {Sparsity}")):
+        register(Different)
+    with pytest.raises(TypeError, match="the group share must be a dataclass"):
+        register(Plain)
+    register(Other)
+    with pytest.raises(ValueError, match="a method named other is registered already: Other"):
+        register(Other)
+    assert METHODS["other"] is Other

@@ -1,0 +1,115 @@
+"""What stands beside the code: the citation, the changelog, the workflows and the wheel's check."""
+
+import re
+import runpy
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml  # type: ignore[import-untyped]
+
+import feddst
+
+ROOT = Path(__file__).parents[1]
+CHANGELOG, MAKEFILE, CONTRIBUTING = (
+    (ROOT / name).read_text() for name in ("CHANGELOG.md", "Makefile", "CONTRIBUTING.md")
+)
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+CITATION: dict[str, Any] = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+TARGETS = set(re.findall(r"^([a-z][\w-]*):", MAKEFILE, re.MULTILINE))
+
+
+def workflow(path: Path) -> dict[str, Any]:
+    """A workflow as YAML 1.1 has it, where the key `on` is read as true."""
+    loaded: dict[Any, Any] = yaml.safe_load(path.read_text())
+    return {"on" if key is True else key: value for key, value in loaded.items()}
+
+
+def steps(path: Path) -> list[dict[str, Any]]:
+    return [step for job in workflow(path)["jobs"].values() for step in job["steps"]]
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    newest = re.search(r"^## \[(.+?)\] - (unreleased|\d{4}-\d\d-\d\d)$", CHANGELOG, re.MULTILINE)
+    assert newest is not None
+    versions = {feddst.__version__, newest[1], CITATION["version"], PROJECT["project"]["version"]}
+    assert versions == {feddst.__version__}
+
+
+def test_the_changelog_has_the_kinds_of_change_that_it_should() -> None:
+    kinds = re.findall(r"^### (.+)$", CHANGELOG, re.MULTILINE)
+    assert kinds
+    assert set(kinds) <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+
+
+@pytest.mark.parametrize("work", [CITATION, CITATION["preferred-citation"]])
+def test_a_citation_names_a_title_and_authors(work: dict[str, Any]) -> None:
+    assert work["title"]
+    assert work["type"] in ("software", "conference-paper")
+    for author in work["authors"]:
+        assert author.keys() in ({"name"}, {"given-names", "family-names"})
+
+
+def test_the_citation_is_of_this_software_and_of_the_paper() -> None:
+    assert CITATION["cff-version"] == "1.2.0"
+    assert CITATION["message"]
+    assert CITATION["license"] == PROJECT["project"]["license"]
+    paper = CITATION["preferred-citation"]
+    assert paper["title"].startswith("Federated Dynamic Sparse Training:")
+    assert [author["family-names"] for author in paper["authors"]] == ["Bibikar", "Vikalo", "Wang", "Chen"]
+    assert paper["year"] == 2022
+    assert paper["url"] in (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_a_workflow_calls_make_and_may_only_read(path: Path) -> None:
+    content = workflow(path)
+    assert content["on"]
+    assert content["permissions"] == {"contents": "read"}
+    assert all("permissions" not in job and job["timeout-minutes"] for job in content["jobs"].values())
+    commands = [step["run"] for step in steps(path) if "run" in step]
+    assert commands
+    for command in commands:
+        called = re.fullmatch(r"make ([\w-]+)", command)
+        assert called is not None, f"{command} should be a target of the Makefile"
+        assert called[1] in TARGETS
+    for step in steps(path):
+        assert "run" in step or re.fullmatch(r"actions/[\w-]+@v\d+", step["uses"])
+
+
+def test_workflows_try_the_oldest_python_and_a_newer_one() -> None:
+    pythons = workflow(ROOT / ".github/workflows/ci.yml")["jobs"]["test"]["strategy"]["matrix"]["python"]
+    oldest = PROJECT["project"]["requires-python"].removeprefix(">=")
+    assert pythons[0] == oldest
+    assert len(pythons) > 1
+
+
+def test_targets_are_real_ones_and_the_guide_lists_them_all() -> None:
+    [phony] = re.findall(r"^\.PHONY: (.*)$", MAKEFILE, re.MULTILINE)
+    assert set(phony.split()) == TARGETS
+    assert set(re.findall(r"^\| `make ([\w-]+)` \|", CONTRIBUTING, re.MULTILINE)) == TARGETS
+
+
+def test_markers_are_those_that_the_guide_names() -> None:
+    markers = {line.partition(":")[0] for line in PROJECT["tool"]["pytest"]["ini_options"]["markers"]}
+    assert {marker for marker in markers if f"`{marker}` (" in CONTRIBUTING} == markers
+
+
+def test_a_wheel_with_something_missing_or_something_else_is_refused() -> None:
+    script = runpy.run_path(str(ROOT / "scripts/try_wheel.py"))
+    faults, suffix = script["faults"], ".cpython-311-x86_64-linux-gnu.so"
+    whole = [*script["NEEDED"], *script["licences"](), f"feddst/_native{suffix}"]
+    assert faults(whole, suffix) == []
+    other = "feddst/_native.cpython-312-x86_64-linux-gnu.so"
+    for wrong, words in [
+        (whole[1:], f"{whole[0]} is missing"),
+        ([name for name in whole if not name.endswith("LICENSE-MNIST")], "LICENSE-MNIST is missing"),
+        (whole[:-1], "not none"),
+        ([*whole, other], other),
+        ([*whole, "tests/test_docs.py"], "tests/test_docs.py does not belong there"),
+        ([*whole, "feddst/__pycache__/x.pyc"], "is a by-product"),
+    ]:
+        [fault] = faults(wrong, suffix)
+        assert words in fault
