@@ -23,8 +23,14 @@ NAMES = {"FedAvgM": "fedavgm", "RandomMask": "randommask", "FedDST": "feddst"}
 
 def cells(page: str, title: str) -> list[str]:
     """The cells of the one table row of a page that begins with this."""
-    [line] = [line for line in page.splitlines() if line.startswith(f"| {title} |")]
-    return [word.strip() for word in line.split("|")[2:-1]]
+    [found] = all_cells(page, title)
+    return found
+
+
+def all_cells(page: str, title: str) -> list[list[str]]:
+    """The same of all such rows."""
+    lines = [line for line in page.splitlines() if line.startswith(f"| {title} |")]
+    return [[word.strip() for word in line.split("|")[2:-1]] for line in lines]
 
 
 def found(record: Record, name: str) -> list[str]:
@@ -233,3 +239,14 @@ def test_bytes_that_flower_adds() -> None:
         told = [f"{case[who][way]:,}" for way in ("up", "down") for who in ("said", "seen")]
         told += [f"{case['over_a_message'][way]:,.0f}" for way in ("up", "down")]
         assert cells(page, f"{case['method']}, {case['values']}") == told
+
+
+def test_sizes_of_exported_files() -> None:
+    record = json.loads((ROOT / "results/export-sizes.json").read_text())
+    page = (ROOT / "docs/export.md").read_text()
+    for file in record["files"]:
+        plain = file["format"] == "safetensors" or file["values"] == "float32"
+        title = f"`{file['format']}{'' if plain else ' --values ' + file['values']}`"
+        told = [f"{file['bytes']:,}", f"{file['of_dense']:.2f}", f"{100 * file['accuracy']:.2f} %"]
+        [found] = [found for found in all_cells(page, title) if found[0][:1].isdigit()]
+        assert found == [*told, f"{file['largest_change']:.2g}"]
