@@ -27,7 +27,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from feddst.bench.timing import one_thread, timed
 from feddst.bench.wire_entropy import choice_bits, entropy, levels_of, value_bits
 from feddst.bench.wire_updates import Exchange, NetworkName, exchange
 from feddst.bench.wire_values import value_section
@@ -39,6 +38,7 @@ from feddst.experiment.machine import commit, machine
 from feddst.methods import FedDST
 from feddst.models import initial_model, make_module, network
 from feddst.sparsity import Sparsity, Timetable
+from feddst.stopwatch import one_thread, timed
 from feddst.wire import CODECS, Reference
 from feddst.wire.bits import BitReader, pack, read_sets, write_sets
 from feddst.wire.quantise import Quantiser

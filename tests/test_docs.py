@@ -1,252 +1,618 @@
-"""The figures of the results page, and of the README where it repeats them, are those of the records."""
+"""Every figure on the pages is one of a record's, beside a link to that record and the command that makes it.
+
+A claim gives words that a page must hold, made from the records. What looks like a figure and is in no claim must be
+among the settings, so that a figure without a record cannot come in unnoticed. Pages that a program writes as a whole
+are compared in tests/docs/test_made_pages.py.
+"""
 
 import json
 import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from feddst.experiment.reproduce import Record, load_record
 from feddst.experiment.reproduce.paired import paired_difference
 from feddst.experiment.reproduce.paper import PAPER
+from feddst.experiment.reproduce.record import RecordedRow
 from feddst.experiment.reproduce.table import cell
 
 ROOT = Path(__file__).parents[1]
-RESULTS, README, STACKED = ((ROOT / name).read_text() for name in ("docs/results.md", "README.md", "docs/stacked.md"))
-TEXT, CODE, CIFAR, CIFAR_CODE, EXACT = (
-    load_record(ROOT / f"results/{name}")
-    for name in ("table1-paper", "table1-published", "table2-paper", "table2-published", "table1-float32")
-)
-SWEEPS = {name: load_record(ROOT / f"results/{name}-mnist") for name in ("alpha", "sparsity", "schedule")}
+README, RESULTS = "README.md", "docs/results.md"
 NAMES = {"FedAvgM": "fedavgm", "RandomMask": "randommask", "FedDST": "feddst"}
+ELSEWHERE = {
+    "docs/choosing.md": "tests/docs/test_choosing.py",
+    "docs/scale.md": "tests/bench/test_scale.py",
+    "docs/options.md": "tests/docs/test_options_page.py",
+    "docs/methods.md": "tests/docs/test_made_pages.py",
+    **{f"docs/{name}-bench.md": "tests/docs/test_made_pages.py" for name in ("cpu", "gpu", "scale", "wire")},
+}
+"""Pages whose figures other tests hold to the records, or that have none but defaults."""
+
+PAGES = sorted(
+    {
+        str(path.relative_to(ROOT))
+        for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md"))
+    }
+    - ELSEWHERE.keys()
+)
+Claim = Callable[[], Iterator[str]]
+CLAIMS: dict[str, list[Claim]] = defaultdict(list)
 
 
-def cells(page: str, title: str) -> list[str]:
-    """The cells of the one table row of a page that begins with this."""
-    [found] = all_cells(page, title)
+def on(*pages: str) -> Callable[[Claim], Claim]:
+    """Marks what these pages say."""
+
+    def keep(claim: Claim) -> Claim:
+        for page in pages:
+            CLAIMS[page].append(claim)
+        return claim
+
+    return keep
+
+
+USED: set[str] = set()
+"""The records that were asked for."""
+
+
+def record(name: str) -> Record:
+    """A reproduction."""
+    USED.add(f"results/{name}/record.json")
+    return reproduction(name)
+
+
+@cache
+def reproduction(name: str) -> Record:
+    return load_record(ROOT / "results" / name)
+
+
+def read(name: str) -> dict[str, Any]:
+    """A record that is one file."""
+    USED.add(f"results/{name}.json")
+    return content(f"results/{name}.json")
+
+
+@cache
+def content(path: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((ROOT / path).read_text())
     return found
 
 
-def all_cells(page: str, title: str) -> list[list[str]]:
-    """The same of all such rows."""
-    lines = [line for line in page.splitlines() if line.startswith(f"| {title} |")]
-    return [[word.strip() for word in line.split("|")[2:-1]] for line in lines]
+def row_of(source: Record, name: str) -> RecordedRow:
+    found = source.row(name)
+    assert found is not None
+    return found
 
 
-def found(record: Record, name: str) -> list[str]:
-    [row] = [row for row in record.rows if row.name == name]
-    return [str(cell(record, row, cap)) for cap in record.caps]
+def found(name: str, row: str) -> list[str]:
+    """A row of a reproduction under its caps."""
+    source = record(name)
+    return [str(cell(source, row_of(source, row), cap)) for cap in source.caps]
 
 
-def spread(record: Record, name: str) -> str:
-    """The worst and the best seed of a row at the last cap."""
-    [row] = [row for row in record.rows if row.name == name]
-    best = row.best(record.caps[-1]).values()
-    return f"{min(best):.0f} and {max(best):.0f}"
+def difference(name: str, one: str, other: str, cap: float) -> str:
+    rows = [row_of(record(name), row).best(cap) for row in (one, other)]
+    return str(paired_difference(*rows))
 
 
-def in_a_line(page: str) -> str:
-    return re.sub(r"\s+", " ", page)
+def beyond(name: str, table: str, row: str) -> list[tuple[float, float]]:
+    """How far a row is above what the paper reports, at each cap: in points, and in its standard deviations."""
+    source, reported = record(name), PAPER[table][row.removesuffix("-still")]
+    means = [cell(source, row_of(source, row), cap).mean for cap in source.caps]
+    return [(mean - one.mean, (mean - one.mean) / one.spread) for mean, one in zip(means, reported, strict=True)]
 
 
-@pytest.mark.parametrize("title", NAMES)
-def test_the_rows_as_the_text_has_them(title: str) -> None:
-    assert cells(RESULTS, f"{title}, paper's text") == found(TEXT, NAMES[title])
-    assert cells(README, title) == found(TEXT, NAMES[title])
+def within(name: str, table: str, *rows: str) -> str:
+    """The most standard deviations that rows are away from the paper's."""
+    return f"{max(abs(share) for row in rows for _, share in beyond(name, table, row)):.1f}"
 
 
-@pytest.mark.parametrize("title", ["RandomMask", "FedDST"])
-def test_the_rows_as_the_code_has_them_and_as_reported(title: str) -> None:
-    reported = [f"{one.mean:.2f} ± {one.spread:.2f}" for one in PAPER["table1"][NAMES[title]]]
-    assert cells(RESULTS, f"{title}, published code") == found(CODE, NAMES[title])
-    assert cells(RESULTS, f"{title}, reported") == reported
+def ends(name: str, row: str) -> list[float]:
+    """What the seeds of a row reach under the last cap, the worst first."""
+    source = record(name)
+    return sorted(row_of(source, row).best(source.caps[-1]).values())
 
 
-@pytest.mark.parametrize("title", NAMES)
-def test_the_rows_of_table_2(title: str) -> None:
-    reported = [f"{one.mean:.2f} ± {one.spread:.2f}" for one in PAPER["table2"][NAMES[title]]]
-    assert cells(RESULTS, f"{title}, CIFAR-10, paper's text") == found(CIFAR, NAMES[title])
-    assert cells(RESULTS, f"{title}, CIFAR-10, reported") == reported
-    assert cells(README, f"{title}, CIFAR-10") == found(CIFAR, NAMES[title])
+def caps(name: str) -> str:
+    """The heading of a table of best accuracies."""
+    return f"| | {' | '.join(f'{cap:g} GiB' for cap in record(name).caps)} |"
 
 
-@pytest.mark.parametrize("title", ["RandomMask", "FedDST"])
-def test_the_rows_of_table_2_as_the_code_has_them(title: str) -> None:
-    assert cells(RESULTS, f"{title}, CIFAR-10, published code") == found(CIFAR_CODE, NAMES[title])
+def line(*words: str) -> str:
+    """A row of a table."""
+    return f"| {' | '.join(words)} |"
 
 
-@pytest.mark.parametrize("record", SWEEPS.values(), ids=SWEEPS)
-def test_the_rows_of_sweeps(record: Record) -> None:
-    for row in record.rows:
-        title = f"**{row.title}**" if row.name == record.usual else row.title
-        assert cells(RESULTS, title) == found(record, row.name)
+def took(name: str) -> list[str]:
+    return [f"{round(one.seconds) // 60} min {round(one.seconds) % 60} s" for one in record(name).made]
 
 
-def test_how_near_the_published_code_comes_on_cifar10() -> None:
-    words = in_a_line(RESULTS)
-    away = {
-        name: [
-            (cell(CIFAR_CODE, row, cap).mean - reported.mean) / reported.spread
-            for cap, reported in zip(CIFAR_CODE.caps, PAPER["table2"][name.removesuffix("-still")], strict=True)
-        ]
-        for name in ("randommask", "fedavgm-still", "grasp", "prunefl", "feddst")
-        for row in CIFAR_CODE.rows
-        if row.name == name
-    }
-    far = {name: f"{max(map(abs, each)):.1f}" for name, each in away.items()}
-    assert f"within {far['randommask']} of the paper's standard deviations at every cap; FedAvgM" in words
-    assert f"leaves on, within {far['fedavgm-still']}; GraSP within {far['grasp']} and PruneFL within" in words
-    assert f"PruneFL within {far['prunefl']}." in words
-    assert f"by {-away['feddst'][0]:.1f} of its standard deviations at 4 GiB" in words
-    assert all(each > 0 for each in away["grasp"] + away["prunefl"])
+# The paper's tables.
 
 
-def test_precision_makes_no_difference() -> None:
-    rows = [next(row for row in record.rows if row.name == "feddst") for record in (EXACT, TEXT)]
-    assert f"reaches {cell(EXACT, rows[0], 1.0)} there" in in_a_line(RESULTS)
-    assert f"of {paired_difference(rows[0].best(1.0), rows[1].best(1.0))} points" in in_a_line(RESULTS)
+@on(RESULTS)
+def both_tables() -> Iterator[str]:
+    for table, kind in (("table1", ""), ("table2", ", CIFAR-10")):
+        yield caps(f"{table}-paper")
+        for title, name in NAMES.items():
+            yield line(f"{title}{kind}, paper's text", *found(f"{table}-paper", name))
+            if title != "FedAvgM":
+                yield line(f"{title}{kind}, published code", *found(f"{table}-published", name))
+            if kind or title != "FedAvgM":
+                reported = [f"{one.mean:.2f} ± {one.spread:.2f}" for one in PAPER[table][name]]
+                yield line(f"{title}{kind}, reported", *reported)
 
 
-@pytest.mark.parametrize(
-    ("record", "one", "other", "cap", "pages"),
-    [
-        (CODE, "feddst", "randommask", 1.0, (RESULTS, README)),
-        (CODE, "feddst", "randommask", 2.0, (RESULTS,)),
-        (CODE, "feddst", "randommask", 4.0, (RESULTS,)),
-        (TEXT, "feddst", "randommask", 1.0, (RESULTS, README)),
-        (TEXT, "feddst", "randommask", 2.0, (RESULTS,)),
-        (TEXT, "feddst", "fedavgm", 1.0, (RESULTS,)),
-        (TEXT, "feddst", "fedavgm", 4.0, (RESULTS,)),
-        (TEXT, "feddst", "fedavgm-bfloat16", 1.0, (RESULTS,)),
-        (TEXT, "feddst", "fedavgm-bfloat16", 4.0, (RESULTS,)),
-        (TEXT, "fedprox", "fedavgm", 4.0, (RESULTS,)),
-        (TEXT, "feddst+fedprox", "feddst", 4.0, (RESULTS,)),
-        *(
-            (record, "feddst", "randommask", cap, (RESULTS,))
-            for record in (CIFAR, CIFAR_CODE)
-            for cap in (4.0, 8.0, 12.0, 16.0)
-        ),
-        (CIFAR, "feddst", "randommask", 16.0, (README,)),
-        (CIFAR, "feddst", "fedavgm", 16.0, (README,)),
-        (SWEEPS["sparsity"], "sparsity=0.5", "sparsity=0.8", 1.0, (RESULTS,)),
-        (SWEEPS["sparsity"], "sparsity=0.5", "sparsity=0.8", 4.0, (RESULTS,)),
-        (SWEEPS["sparsity"], "sparsity=0.9", "sparsity=0.8", 4.0, (RESULTS,)),
-        (SWEEPS["sparsity"], "sparsity=0.95", "sparsity=0.8", 4.0, (RESULTS,)),
-        (SWEEPS["alpha"], "alpha=0.001", "alpha=0.05", 1.0, (RESULTS,)),
-        *((SWEEPS["schedule"], f"schedule={epoch}", "schedule=10", 4.0, (RESULTS,)) for epoch in (1, 3, 8)),
-        *(
-            (CIFAR, "feddst", other, cap, (RESULTS,))
-            for other in ("fedavgm", "fedavgm-bfloat16")
-            for cap in (4.0, 16.0)
-        ),
-        (CIFAR, "fedprox", "fedavgm", 16.0, (RESULTS,)),
-        *((CIFAR, "feddst+fedprox", "feddst", cap, (RESULTS,)) for cap in (4.0, 16.0)),
-    ],
-)
-def test_paired_differences(record: Record, one: str, other: str, cap: float, pages: tuple[str, ...]) -> None:
-    rows = {row.name: row.best(cap) for row in record.rows}
-    for page in pages:
-        assert str(paired_difference(rows[one], rows[other])) in in_a_line(page)
+@on(README)
+def both_tables_in_short() -> Iterator[str]:
+    yield from (caps("table1-paper"), caps("table2-paper"))
+    for title, name in NAMES.items():
+        yield line(title, *found("table1-paper", name))
+        yield line(f"{title}, CIFAR-10", *found("table2-paper", name))
+    yield f"or a little behind: {difference('table1-paper', 'feddst', 'randommask', 1.0)} points at 1 GiB"
+    yield f"ahead, as reported, by {difference('table1-published', 'feddst', 'randommask', 1.0)}"
+    yield f"at 16 GiB of upload {difference('table2-paper', 'feddst', 'fedavgm', 16.0)} points over FedAvgM on CIFAR-10"
+    yield f"whose mask never moves: {difference('table2-paper', 'feddst', 'randommask', 16.0)} |"
 
 
-def test_grasp_is_said_to_spread_as_it_does() -> None:
-    words = in_a_line(RESULTS)
-    assert f"({found(TEXT, 'grasp')[-1]} at 4 GiB)" in words
-    assert f"left: {found(CODE, 'grasp')[-1]}." in words
-    assert f"between {spread(TEXT, 'grasp')} % (88" in words
-    assert f"between {spread(CIFAR, 'grasp')} % ({found(CIFAR, 'grasp')[-1]} at 16 GiB)" in words
-
-
-def test_one_seed_of_fedavgm_never_learns_as_the_code_has_it() -> None:
-    [row] = [row for row in CODE.rows if row.name == "fedavgm-still"]
-    worst, *others = sorted(row.best(4.0).values())
+@on(RESULTS)
+def table_1_as_the_code_has_it() -> Iterator[str]:
+    name = "table1-published"
+    yield f"FedDST comes within {within(name, 'table1', 'feddst')} of the paper's standard deviations at every cap"
+    yield f"and so does FedDST + FedProx within {within(name, 'table1', 'feddst+fedprox')}; RandomMask within"
+    yield f"RandomMask within {within(name, 'table1', 'randommask')}, GraSP and PruneFL, whose seeds differ widely, "
+    yield f"differ widely, within {within(name, 'table1', 'grasp', 'prunefl')}."
+    ahead = [difference(name, "feddst", "randommask", cap) for cap in (1.0, 2.0, 4.0)]
+    yield f"RandomMask, by {ahead[0]} points at 1 GiB and {ahead[1]} at 2 GiB"
+    yield f"and no longer clearly at 4 GiB, {ahead[2]}."
+    dense = [float(one.split()[0]) for row in ("fedavgm", "fedprox", "fedavgm-bfloat16") for one in found(name, row)]
+    yield f"never learns ({min(dense):.0f} to {max(dense):.0f} % at every cap)"
+    yield f"The paper's {PAPER['table1']['fedavgm'][-1].mean:.1f} % cannot"
+    worst, *others = ends(name, "fedavgm-still")
     assert worst < 20
-    assert f"end between {others[0]:.1f} and {others[-1]:.1f} %" in in_a_line(RESULTS)
-    assert f"the mean is {found(CODE, 'fedavgm-still')[-1]}." in in_a_line(RESULTS)
+    yield f"nine of ten seeds end between {others[0]:.1f} and {others[-1]:.1f} %"
+    yield f"the mean is {found(name, 'fedavgm-still')[-1]}."
+    yield f"hardly anything of that choice is left: {found(name, 'grasp')[-1]}."
 
 
-@pytest.mark.parametrize(
-    ("record", "words"),
-    [
-        (CODE, "took 6 min 5 s on one H200"),
-        (CIFAR, "9 min 56 s"),
-        (CIFAR_CODE, "in two calls, 12 min 9 s"),
-        (SWEEPS["alpha"], "3 min 28 s (α)"),
-        (SWEEPS["schedule"], "3 min 15 s (E_p)"),
-        (SWEEPS["sparsity"], "2 min 43 s (sparsity)"),
-    ],
-)
-def test_seconds_taken(record: Record, words: str) -> None:
-    minutes, seconds = divmod(round(sum(one.seconds for one in record.made)), 60)
-    assert f"{minutes} min {seconds} s" in words
-    assert words in in_a_line(RESULTS)
+@on(RESULTS)
+def table_1_as_the_text_has_it() -> Iterator[str]:
+    name = "table1-paper"
+    better = {row.name: [points for points, _ in beyond(name, "table1", row.name)] for row in record(name).rows}
+    assert {row for row, points in better.items() if min(points) < 0} == {"grasp"}
+    feddst, random = better["feddst"], better["randommask"]
+    yield f"FedDST by {feddst[0]:.1f} points at 1 GiB and {feddst[3]:.1f} at 4 GiB, RandomMask by {random[0]:.1f} and "
+    yield f"RandomMask by {random[0]:.1f} and {random[3]:.1f}."
+    behind = [difference(name, "feddst", "randommask", cap) for cap in (1.0, 2.0)]
+    yield f"it is behind: {behind[0]} at 1 GiB, {behind[1]} at 2 GiB, level at 3 and 4 GiB."
+    for other, words in {
+        "fedavgm": "ahead of FedAvgM by {} points at 1 GiB and still by {} at 4 GiB",
+        "fedavgm-bfloat16": "FedDST is ahead by {} and {}.",
+    }.items():
+        yield words.format(*(difference(name, "feddst", other, cap) for cap in (1.0, 4.0)))
+    yield f"alone ({difference(name, 'fedprox', 'fedavgm', 4.0)} against FedAvgM at 4 GiB)"
+    yield f"with FedDST ({difference(name, 'feddst+fedprox', 'feddst', 4.0)})."
+    seeds = ends(name, "grasp")
+    yield f"seeds end between {seeds[0]:.0f} and {seeds[-1]:.0f} % ({found(name, 'grasp')[-1]} at 4 GiB)"
 
 
-def test_steps_on_a_gpu() -> None:
-    record = json.loads((ROOT / "results/gpu-bench.json").read_text())
-    steps = {step["runner"]: step for step in record["steps"] if (step["network"], step["images"]) == ("mnist-cnn", 32)}
-    ms = {runner: 1000 * step["median"] for runner, step in steps.items()}
-    words, ours = in_a_line(STACKED), steps["feddst"]
-    assert f": {ms['feddst']:.2f} ms, where grouped" in words
-    assert f"take {ms['grouped']:.2f} ms" in words
-    assert f"`torch.compile` {ms['vmap']:.2f} ms, and one model after another {ms['single']:.0f} ms" in words
-    assert f"That is {ours['tflops']:.1f} TFLOP/s of dense arithmetic, {100 * ours['share']:.0f} %" in words
-    assert f"takes {ms['feddst']:.2f} ms on an H200, one model after another {ms['single']:.0f} ms" in README
+@on(RESULTS)
+def table_2_as_the_code_has_it() -> Iterator[str]:
+    name = "table2-published"
+    far = {row: within(name, "table2", row) for row in ("randommask", "fedavgm-still", "grasp", "prunefl")}
+    yield f"within {far['randommask']} of the paper's standard deviations at every cap; FedAvgM"
+    yield f"leaves on, within {far['fedavgm-still']}; GraSP within {far['grasp']} and PruneFL within {far['prunefl']}."
+    assert all(points > 0 for row in ("grasp", "prunefl") for points, _ in beyond(name, "table2", row))
+    below = beyond(name, "table2", "feddst")
+    yield f"by {-below[0][1]:.1f} of its standard deviations at 4 GiB and {-below[3][0]:.1f} points at 16 GiB"
+    level = [difference(name, "feddst", "randommask", cap) for cap in (4.0, 8.0, 12.0, 16.0)]
+    yield "level with RandomMask: {} points at 4 GiB, {} at 8, {} at 12, {} at 16.".format(*level)
+    reported = [PAPER["table2"][row][-1].mean for row in ("feddst", "randommask")]
+    yield f"The paper has it {reported[0] - reported[1]:.2f} points ahead at 16 GiB."
+    rows = [row for row in record(name).rows if row.name.removesuffix("-still") in PAPER["table2"]]
+    assert {row.name for row in rows if beyond(name, "table2", row.name)[0][0] > 0} == {"grasp", "prunefl"}
+    dense = {f"{float(one.split()[0]):.1f}" for row in ("fedavgm", "fedprox") for one in found(name, row)}
+    [share] = dense
+    yield f"never learn, {share} % at every cap, as on MNIST"
 
 
-def test_steps_of_the_cifar10_network_on_a_gpu() -> None:
-    record = json.loads((ROOT / "results/gpu-bench-cifar10.json").read_text())
-    ms = {(step["runner"], step["images"]): 1000 * step["median"] for step in record["steps"]}
-    words = in_a_line(STACKED)
-    assert f"it is {ms['feddst', 32]:.2f} ms, where grouped convolutions take {ms['grouped', 32]:.2f} ms" in words
-    assert f"`vmap` {ms['vmap', 32]:.2f} ms and one model after another {ms['single', 32]:.0f} ms" in words
-    few = [
-        f"{ms[runner, 8]:.{digits}f} ms"
-        for runner, digits in [("feddst", 2), ("grouped", 2), ("vmap", 2), ("single", 0)]
+@on(RESULTS)
+def table_2_as_the_text_has_it() -> Iterator[str]:
+    name = "table2-paper"
+    level = [difference(name, "feddst", "randommask", cap) for cap in (4.0, 8.0, 12.0, 16.0)]
+    yield "at every cap: {} points at 4 GiB, {} at 8, {} at 12, {} at 16.".format(*level)
+    for other, words in {
+        "fedavgm": "FedDST is ahead of FedAvgM by {} points at 4 GiB and {} at 16 GiB",
+        "fedavgm-bfloat16": "ahead of FedAvgM with bfloat16 uploads by {} and {}.",
+    }.items():
+        yield words.format(*(difference(name, "feddst", other, cap) for cap in (4.0, 16.0)))
+    yield f"helps a dense network ({difference(name, 'fedprox', 'fedavgm', 16.0)} against FedAvgM at 16 GiB)"
+    helped = [difference(name, "feddst+fedprox", "feddst", cap) for cap in (4.0, 16.0)]
+    yield "by {} at 4 GiB, and no longer at 16 GiB, {}.".format(*helped)
+    seeds = ends(name, "grasp")
+    yield f"ten seeds end between {seeds[0]:.0f} and {seeds[-1]:.0f} % ({found(name, 'grasp')[-1]} at 16 GiB)"
+
+
+@on(RESULTS)
+def sweeps() -> Iterator[str]:
+    for name in ("alpha", "sparsity", "schedule"):
+        source = record(f"{name}-mnist")
+        for row in source.rows:
+            title = f"**{row.title}**" if row.name == source.usual else row.title
+            yield line(title, *found(f"{name}-mnist", row.name))
+    half, most = ("sparsity=0.5", "sparsity=0.95")
+    lost = [difference("sparsity-mnist", half, "sparsity=0.8", cap) for cap in (1.0, 4.0)]
+    yield f"S = 0.5 loses {lost[0]} points against S = 0.8 at 1 GiB and nothing at 4 GiB, {lost[1]}"
+    yield f"S = 0.9 is level at 1 GiB and loses {difference('sparsity-mnist', 'sparsity=0.9', 'sparsity=0.8', 4.0)} at"
+    yield f"S = 0.95 loses at every cap, {difference('sparsity-mnist', most, 'sparsity=0.8', 4.0)} at 4 GiB."
+    alphas = record("alpha-mnist")
+    means = [[cell(alphas, row, cap).mean for row in alphas.rows] for cap in alphas.caps]
+    assert max(max(each) - min(each) for each in means) < 0.1
+    yield "the five lie within 0.1 points of each other at every cap"
+    yield f"is ahead of 0.05 by {difference('alpha-mnist', 'alpha=0.001', 'alpha=0.05', 1.0)} at 1 GiB."
+    late = [difference("schedule-mnist", f"schedule={epoch}", "schedule=10", 4.0) for epoch in (3, 8, 1)]
+    yield "loses {} and {} against the last epoch at 4 GiB, after the first epoch nothing, {}.".format(*late)
+
+
+@on(RESULTS)
+def precision() -> Iterator[str]:
+    rows = [row_of(record(name), "feddst") for name in ("table1-float32", "table1-paper")]
+    yield f"reaches {cell(record('table1-float32'), rows[0], 1.0)} there: a difference of"
+    yield f"a difference of {paired_difference(rows[0].best(1.0), rows[1].best(1.0))} points"
+
+
+@on("docs/stacked.md")
+def precision_in_short() -> Iterator[str]:
+    rows = [row_of(record(name), "feddst") for name in ("table1-float32", "table1-paper")]
+    yield f"[{str(paired_difference(rows[0].best(1.0), rows[1].best(1.0))).split()[0]} points](results.md#precision)"
+
+
+@on(RESULTS)
+def how_long_it_took() -> Iterator[str]:
+    yield f"took {took('table1-published')[0]} on one H200"
+    yield f"the record holds the seconds of two, {took('table2-paper')[0]}"
+    first, second = record("table2-published").made
+    both = round(first.seconds) + round(second.seconds)
+    yield f"{' and '.join(took('table2-published'))} in two calls, {both // 60} min {both % 60} s"
+    sweep = [f"{took(f'{name}-mnist')[0]} ({symbol})" for name, symbol in (("alpha", "α"), ("schedule", "E_p"))]
+    yield f"The sweeps took {sweep[0]}, {sweep[1]} and {took('sparsity-mnist')[0]} (sparsity)."
+
+
+# A hundred rounds, and the first run.
+
+
+@on(README)
+def hundred_rounds() -> Iterator[str]:
+    for path in ("mnist-100-rounds-native/feddst", *(f"mnist-100-rounds/{path.stem}" for path in HUNDRED)):
+        made = read(path)
+        measured = f"{made['mean']:.1f} ± {made['std']:.1f} % | {len(made['seeds'])} | {made['expected']} |"
+        workers = re.search(r"--workers (\d+)", made["command"])
+        yield f"](results/{path}.json) | {measured}" + (f" {workers[1]} CPU cores |" if workers else "")
+    seeds = read("mnist-100-rounds/feddst")["final"]
+    others = sorted(seeds[:3] + seeds[4:])
+    yield f"the fourth: it has {seeds[3]:.1f} % where the others have {others[0]:.1f} to {others[-1]:.1f}."
+    plain, rounded = (read(f"mnist-100-rounds/{name}") for name in ("feddst", "feddst-q4"))
+    sent = [sum(curve[-1]["upload_bytes"] for curve in one["curves"].values()) for one in (plain, rounded)]
+    yield f"cost {sent[1] / sent[0]:.3f} of the bytes of float32 ones"
+    assert rounded["mean"] >= plain["mean"] - 0.3
+
+
+HUNDRED = sorted((ROOT / "results/mnist-100-rounds").glob("*.json"))
+
+
+@on(README, "docs/start.md")
+def the_quick_comparison() -> Iterator[str]:
+    made = read("quick")
+    yield f"method {' '.join(f'{cap:g} GiB' for cap in made['config']['caps'])} MiB up MiB down"
+    for curve in made["curves"]:
+        seen = list(zip(curve["accuracy"], curve["upload_bytes"], strict=True))
+        cells = [100 * max(a for a, sent in seen if sent <= cap * 2**30) for cap in made["config"]["caps"]]
+        cells += [curve[f"{way}_bytes"][-1] / 2**20 for way in ("upload", "download")]
+        yield f"{curve['label']} {' '.join(f'{cell:.1f}' for cell in cells)} "
+    rounds = {curve["label"]: curve["round"][-1] for curve in made["curves"]}
+    assert rounds["feddst"] == rounds["randommask"] == 5 * rounds["fedavgm"]
+
+
+@on(README)
+def the_quick_comparison_in_a_sentence() -> Iterator[str]:
+    made = read("quick")
+    cap = made["config"]["caps"][-1] * 2**30
+    best = {
+        curve["label"]: round(
+            100 * max(a for a, sent in zip(curve["accuracy"], curve["upload_bytes"], strict=True) if sent <= cap), 1
+        )
+        for curve in made["curves"]
+    }
+    above, below = best["feddst"] - best["fedavgm"], best["randommask"] - best["feddst"]
+    yield f"feddst reaches {best['feddst']:.1f} % mean client accuracy, {above:.1f} points above fedavgm and"
+    yield f"{below:.1f} points below randommask (one seed)."
+
+
+@on(README)
+def what_was_tried() -> Iterator[str]:
+    cases = read("kill-and-resume")["cases"]
+    yield f"killed with SIGKILL at {len(cases)} random moments"
+    assert all(case["same_checkpoint"] and case["same_metrics"] for case in cases)
+    fuzz = read("wire-fuzz")
+    yield f"{fuzz['count']:,} mutated payloads"
+    assert not fuzz["failures"]
+
+
+@on("docs/kernels.md")
+def sanitizers() -> Iterator[str]:
+    made = read("native-sanitizers")
+    assert (made["exit_status"], made["failed"], made["findings"]) == (0, [], [])
+    yield "and once under AddressSanitizer and UBSan"
+
+
+# Speed.
+
+
+def rounds_on_a_cpu() -> dict[tuple[str, float], dict[str, Any]]:
+    rows = [
+        row for row in read("cpu-bench")["rounds"] if row["job"] == "mnist" and row["case"]["distribution"] == "erk"
     ]
-    assert f"with 8 images each {', '.join(few[:3])} and {few[3]}" in words
+    return {(row["runner"], row["case"]["level"]): row for row in rows}
 
 
-def test_training_over_slow_links() -> None:
-    record = json.loads((ROOT / "results/slow-network.json").read_text())
-    titles = {"fedavgm": "FedAvgM", "randommask": "RandomMask", "feddst": "FedDST"}
-    assert len(record["runs"]) == 6
-    for run in record["runs"]:
-        assert run["reached"]
-        end, bits = run["curve"][-1], "4 bits" if run["values"] == "q4" else "32 bits"
-        told = [
-            f"{end['round']}",
-            f"{end['seconds']:.0f} s",
-            *(f"{end[way] / 2**20:.1f} MiB" for way in ("up", "down")),
-        ]
-        assert cells(README, f"{titles[run['method']]}, {bits}") == told
+@on(README)
+def computing_less() -> Iterator[str]:
+    rows = rounds_on_a_cpu()
+    pytorch = rows["PyTorch", 0.0]["ordinary"]["median"]
+    yield line("PyTorch, dense, a process on each core", f"{pytorch:.3f}", "1")
+    for level, title in {0.0: "dense", 0.8: "S = 0.8 (ERK)", 0.95: "S = 0.95 (ERK)"}.items():
+        median = rows["native", level]["ordinary"]["median"]
+        yield line(f"feddst, {title}", f"{median:.3f}", f"{pytorch / median:.1f}")
+    sparse, sparser = rows["native", 0.8], rows["native", 0.95]
+    yield f"takes {sparse['readjusting']['median']:.3f} s at S = 0.8; with one in ten of these it is "
+    yield f"it is {sparse['speedup']:.1f} times as fast as PyTorch, and {sparser['speedup']:.1f} times at S = 0.95."
+    yield f"on a CPU train {pytorch / sparse['ordinary']['median']:.1f} times as fast as the fastest plain PyTorch"
+    peers = {runner["name"]: f"{runner['median']:.2f} s" for runner in read("peers-bench")["runners"]}
+    yield f"Flower's simulation takes {peers['Flower simulation']} for the same round, FedLab {peers['FedLab']}"
+    yield f"FedLab {peers['FedLab']}, pfl-research {peers['pfl-research']}; ours {peers['feddst, S = 0.8']} at S = 0.8"
 
 
-def test_a_round_without_work_under_flower() -> None:
-    record = json.loads((ROOT / "results/flower-rounds.json").read_text())
-    seconds = record["mean_seconds"]
-    words = in_a_line((ROOT / "docs/flower.md").read_text())
-    assert f"takes {seconds['own']:.2f} s with three nodes" in words
-    assert (
-        f"takes {seconds['flower-evaluate']:.2f} s with its evaluation and {seconds['flower']:.2f} s without" in words
-    )
+@on("docs/speed.md")
+def speed_on_a_cpu() -> Iterator[str]:
+    rows = rounds_on_a_cpu()
+    yield line("PyTorch, dense, a process on each core", f"{rows['PyTorch', 0.0]['ordinary']['median']:.3f}")
+    for level, title in {0.0: "dense", 0.8: "S = 0.8", 0.95: "S = 0.95"}.items():
+        yield line(f"feddst, {title}", f"{rows['native', level]['ordinary']['median']:.3f}")
 
 
-def test_bytes_that_flower_adds() -> None:
-    record = json.loads((ROOT / "results/flower-bytes.json").read_text())
-    page = (ROOT / "docs/flower.md").read_text()
-    for case in record["cases"]:
+def steps(name: str, images: int) -> dict[str, dict[str, Any]]:
+    """One step of 200 models on a GPU, by who makes it."""
+    found = [step for step in read(name)["steps"] if step["images"] == images]
+    assert {step["models"] for step in found} == {200}
+    return {step["runner"]: step for step in found}
+
+
+def ms(step: dict[str, Any], digits: int = 2) -> str:
+    return f"{1000 * step['median']:.{digits}f}"
+
+
+@on("docs/speed.md")
+def speed_on_a_gpu() -> Iterator[str]:
+    step = steps("gpu-bench", 32)
+    yield line("one model after another", ms(step["single"]))
+    yield line("`torch.func.vmap`, compiled", ms(step["vmap"]))
+    yield line("grouped convolutions, compiled", ms(step["grouped"]))
+    yield line("feddst", ms(step["feddst"]))
+
+
+@on(README)
+def many_models_at_once() -> Iterator[str]:
+    step = steps("gpu-bench", 32)
+    yield f"200 models step side by side on a GPU in {ms(step['feddst'])} ms"
+    yield f"takes {ms(step['feddst'])} ms on an H200, one model after another {ms(step['single'], 0)} ms"
+
+
+@on("docs/stacked.md")
+def steps_on_a_gpu() -> Iterator[str]:
+    mnist, cifar, few = steps("gpu-bench", 32), steps("gpu-bench-cifar10", 32), steps("gpu-bench-cifar10", 8)
+    ours = mnist["feddst"]
+    yield f": {ms(ours)} ms, where grouped convolutions under `torch.compile` in a CUDA graph"
+    yield f"in a CUDA graph take {ms(mnist['grouped'])} ms, `vmap` under"
+    yield f"`torch.compile` {ms(mnist['vmap'])} ms, and one model after another {ms(mnist['single'], 0)} ms."
+    yield f"That is {ours['tflops']:.1f} TFLOP/s of dense arithmetic, {100 * ours['share']:.0f} % of what the chip"
+    yield f"it is {ms(cifar['feddst'])} ms, where grouped convolutions take {ms(cifar['grouped'])} ms, `vmap`"
+    yield f"`vmap` {ms(cifar['vmap'])} ms and one model after another {ms(cifar['single'], 0)} ms"
+    eight = [ms(few["feddst"]), ms(few["grouped"]), ms(few["vmap"]), ms(few["single"], 0)]
+    yield "with 8 images each {} ms, {} ms, {} ms and {} ms.".format(*eight)
+
+
+# Bytes, and other machines.
+
+
+@on(README)
+def slow_links() -> Iterator[str]:
+    made = read("slow-network")
+    runs = {(run["method"], run["values"]): run["curve"] for run in made["runs"] if run["reached"]}
+    assert len(runs) == len(made["runs"]) == 6
+    for (method, values), curve in runs.items():
+        title = f"{next(name for name, key in NAMES.items() if key == method)}, {'4' if values == 'q4' else '32'} bits"
+        end = curve[-1]
+        sent = [f"{end[way] / 2**20:.1f} MiB" for way in ("up", "down")]
+        yield line(title, f"{end['round']}", f"{end['seconds']:.0f} s", *sent)
+    most, least = runs["fedavgm", "float32"][-1], runs["feddst", "q4"][-1]
+    yield f"1 Mbit/s: {least['up'] / 2**20:.1f} MiB up, where FedAvgM takes {most['up'] / 2**20:.1f} MiB"
+    assert 0.45 < least["seconds"] / most["seconds"] < 0.55
+    assert round(most["up"] / least["up"]) == 23
+    yield "in half the time of FedAvgM with 32, with a twenty-third of its bytes up"
+    yield f"of the {least['seconds'] / least['round']:.0f} s of such a round, its bytes take less than one"
+    link, messages = made["link"], made["nodes"] * least["round"]
+    rates = [f"{link[way] / 1e6:.0f} Mbit/s {way}" for way in ("up", "down")]
+    yield f"links of {', '.join(rates)} and {1000 * link['round_trip']:.0f} ms, train until"
+    assert 8 * (least["up"] / link["up"] + least["down"] / link["down"]) / messages < 1
+    last = [100 * point["accuracy"] for point in runs["feddst", "float32"][7:15]]
+    yield f"from round 8 to round 15 FedDST with 32 bits had {min(last):.1f} to {max(last):.1f} %"
+
+
+@on("docs/flower.md")
+def what_flower_adds() -> Iterator[str]:
+    for case in read("flower-bytes")["cases"]:
         told = [f"{case[who][way]:,}" for way in ("up", "down") for who in ("said", "seen")]
         told += [f"{case['over_a_message'][way]:,.0f}" for way in ("up", "down")]
-        assert cells(page, f"{case['method']}, {case['values']}") == told
+        yield line(f"{case['method']}, {case['values']}", *told)
+    seconds = read("flower-rounds")["mean_seconds"]
+    yield f"takes {seconds['own']:.2f} s with three nodes"
+    yield f"takes {seconds['flower-evaluate']:.2f} s with its evaluation and {seconds['flower']:.2f} s without"
 
 
-def test_sizes_of_exported_files() -> None:
-    record = json.loads((ROOT / "results/export-sizes.json").read_text())
-    page = (ROOT / "docs/export.md").read_text()
-    for file in record["files"]:
+@on("docs/export.md")
+def exported_files() -> Iterator[str]:
+    files = read("export-sizes")["files"]
+    for file in files:
         plain = file["format"] == "safetensors" or file["values"] == "float32"
         title = f"`{file['format']}{'' if plain else ' --values ' + file['values']}`"
         told = [f"{file['bytes']:,}", f"{file['of_dense']:.2f}", f"{100 * file['accuracy']:.2f} %"]
-        [found] = [found for found in all_cells(page, title) if found[0][:1].isdigit()]
-        assert found == [*told, f"{file['largest_change']:.2g}"]
+        yield line(title, *told, f"{file['largest_change']:.2g}")
+    [sparse] = [file for file in files if (file["format"], file["values"]) == ("sparse", "float32")]
+    assert 1 / sparse["of_dense"] == pytest.approx(5, abs=0.5)
+    yield "At 80 % sparsity a sparse file has a fifth of the bytes."
+
+
+@on("docs/wire.md")
+def coders() -> Iterator[str]:
+    rows = [row for row in read("wire-coders")["rows"] if row["network"] == "resnet18" or "digits" in row["what"]]
+    for row in rows:
+        small = "digits" in row["what"]
+        times = [f"{row[way]:.{2 if small else 1 if row[way] < 100 else 0}f}" for way in ("encode_ms", "decode_ms")]
+        yield line(row["what"], row["coder"], f"{row['bytes']:,}", f"{row['bytes'] / row['entropy']:.3f}", *times)
+
+
+@on("docs/wire.md")
+def coders_in_words() -> Iterator[str]:
+    rows = {(row["network"], row["what"], row["coder"]): row for row in read("wire-coders")["rows"]}
+    sets = [key[:2] for key in rows if key[2] == "range coder" and "values" not in key[1]]
+    larger = [rows[*one, "ours"]["bytes"] / rows[*one, "range coder"]["bytes"] - 1 for one in sets]
+    longer = [
+        rows[*one, "range coder"][way] / rows[*one, "ours"][way]
+        for one in sets
+        for way in ("encode_ms", "decode_ms")
+        if "whole" not in one[1]
+    ]
+    yield f"Sets take {100 * min(larger):.0f} to {100 * max(larger):.0f} % more than with the range coder."
+    assert round(max(longer), -1) == 60
+    yield f"and takes {min(longer):.0f} to 60 times as long when few weights move"
+    digits = {coder: rows["mnist-cnn", "MNIST digits α=0.05", coder]["bytes"] for coder in ("ours", "zlib -6")}
+    assert 0.45 < digits["zlib -6"] / digits["ours"] < 0.55
+    payload = {
+        row["codec"]: row["sizes"]["payload"]
+        for row in read("wire-bench")["values"]
+        if (row["network"], row["level"], row["packing"]) == ("mnist-cnn", 0.8, "plain")
+    }
+    yield f"zlib needs half of our bytes. An update has {payload['float32'] / 1e3:.0f} kB of float32 values there, or "
+    yield f"or {payload['q4'] / 1e3:.0f} kB in q4; its mask has {digits['ours'] / 1e3:.0f} kB"
+
+
+@on("docs/wire.md")
+def targets_of_the_format() -> Iterator[str]:
+    rows = [row for row in read("wire-bench")["values"] if row["packing"] == "plain"]
+    for codec, least in (("float32", 1000), ("q4", 200)):
+        speeds = {
+            way: {(row["network"], row["level"]): row[f"{way}_mb_s"] for row in rows if row["codec"] == codec}
+            for way in ("encode", "decode")
+        }
+        assert len(speeds["encode"]) == len(speeds["decode"]) == 12
+        assert all(speed >= least for each in speeds.values() for (_, level), speed in each.items() if level == 0.8)
+        met = [sum(speed >= least for speed in each.values()) for each in speeds.values()]
+        yield f"yes for all three networks; encoding in {met[0]} of 12 rows, decoding in {met[1]} |"
+    [small] = [row for row in rows if (row["network"], row["level"], row["codec"]) == ("mnist-cnn", 0.95, "float32")]
+    kilobytes = 4 * small["values"] / 1e3
+    yield f"has {small['values']:,} values, or {kilobytes:.0f} kB of float32: 1 GB/s would leave {kilobytes:.0f} µs"
+    ratios = [row["ratio"] for row in read("wire-bench")["differences"]]
+    assert max(ratios) <= 1.1
+    yield line("mask differences within 10 % of their entropy", "yes, everywhere")
+
+
+@on("docs/how.md")
+def a_mask_on_real_digits() -> Iterator[str]:
+    rows = read("wire-coders")["rows"]
+    [row] = [row for row in rows if (row["what"], row["coder"]) == ("MNIST digits α=0.05", "ours")]
+    yield f"took {row['bytes']:,} bytes at α = 0.05"
+
+
+# That pages say it, and nothing else.
+
+FENCED = re.compile(r"^```[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PRINTED = ("$ make run", "method  ")
+"""How blocks begin that show what was measured; the others are code."""
+
+FIGURE = re.compile(
+    r"(?<![\w.,^×/-])\d[\d,]*\.\d+"
+    r"|(?<![\w.,^×/-])\d{1,3}(?:,\d{3})+"
+    r"|(?<![\w.,^×/-])\d+ (?:%|s|ms|µs|min|minutes?|seconds?|hours?|[kKMG]i?B|bytes|TFLOP/s|points|times)(?!\w)"
+)
+SETTING = re.compile(
+    r"(?:S|α|μ|β|ε|E_p|ΔR|R_end|Python|version) (?:= |to )?[\d.]*\d|[\d.]+ GiB|95 % bootstrap intervals"
+)
+"""What is chosen, not found: values of options, upload caps."""
+
+
+def words_of(page: str) -> str:
+    return re.sub(r"\s+", " ", (ROOT / page).read_text())
+
+
+EACH = pytest.mark.parametrize(
+    ("page", "claim"),
+    [pytest.param(page, claim, id=f"{page}-{claim.__name__}") for page, claims in CLAIMS.items() for claim in claims],
+)
+
+
+@EACH
+def test_pages_say_what_the_records_hold(page: str, claim: Claim) -> None:
+    words, told = words_of(page), list(claim())
+    assert told
+    for each in told:
+        assert each.strip() in words
+
+
+@EACH
+def test_records_are_linked_and_their_commands_named(page: str, claim: Claim) -> None:
+    USED.clear()
+    assert list(claim())
+    assert USED
+    text = (ROOT / page).read_text()
+    for path in USED:
+        assert f"]({'../' * page.count('/')}{path})" in text, path
+        [program] = re.findall(r"^(?:feddst (?:bench|reproduce) \S+|feddst \w+|python \S+)", content(path)["command"])
+        assert program in text, program
+        assert "--reading published" in text or "--reading published" not in content(path)["command"]
+
+
+def unclaimed(page: str) -> list[str]:
+    """What looks like a figure on a page, and is in no claim about it."""
+    text = FENCED.sub(lambda block: block[1] if block[1].startswith(PRINTED) else "", (ROOT / page).read_text())
+    words = re.sub(r"\s+", " ", text)
+    said = [range(*found.span()) for each in told_on(page) for found in re.finditer(re.escape(each), words)]
+    letters = list(words)
+    for at in {at for span in said for at in span}:
+        letters[at] = "|"
+    rest = re.sub(r"\]\([^)]*\)|`[^`]*`|<[^>]*>", " ", "".join(letters))
+    return [found[0] for found in FIGURE.finditer(SETTING.sub(" ", rest))]
+
+
+def told_on(page: str) -> set[str]:
+    return {each.strip() for claim in CLAIMS[page] for each in claim()}
+
+
+DEFINED: dict[str, set[str]] = {
+    "CHANGELOG.md": {"0.1", "1.0"},
+    "README.md": {"20 times", "261,840", "3.0", "48 bytes", "80 %", "90 %"},
+    "docs/export.md": {"0.1307", "0.3081", "1,024", "10,000", "64 MiB"},
+    "docs/how.md": {f"0.{digit}" for digit in "1245678"} | {"0.05", "0.56", "0.9", "32,730", "48 bytes", "52,350"},
+    "docs/own.md": {"0.9"},
+    "docs/wire.md": {"0.25", "0.48", "0.5", "0.75", "1.5", "2.5", "1 %", "1 GB", "200 MB"}
+    | {f"{count} bytes" for count in (1, 2, 8, 48, 128)},
+}
+"""What pages say that nobody measured: definitions, settings in other words, worked examples that run."""
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_there_is_no_other_figure(page: str) -> None:
+    assert set(unclaimed(page)) == DEFINED.get(page, set())

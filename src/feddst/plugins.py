@@ -18,5 +18,5 @@ def load_plugins() -> None:
     for entry in entry_points(group=GROUP):
         try:
             importlib.import_module(entry.module)
-        except Exception as error:
-            log.warning("plugin %s (%s) is left out: %s: %s", entry.name, entry.module, type(error).__name__, error)
+        except (Exception, SystemExit) as error:
+            log.warning("plugin %s (%s) is left out: %s: %s", entry.name, entry.value, type(error).__name__, error)

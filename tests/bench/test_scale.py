@@ -302,10 +302,16 @@ def test_the_page_on_bandwidth() -> None:
     dense, up, down = (outlook[way] / 1e9 for way in ("dense", "up", "down"))
     says(f"q4 and sparsity make of {dense:.2f} GB {up:.2f} GB, {dense / up:.0f} times less")
     says(f"values are float32 here, {dense / down:.1f} times less than dense")
-    says(f"about {OVERHEAD:,} bytes to a message, whatever is in it")
-    says(f"220,000 bytes cross as {220_000 + OVERHEAD:,}): {outlook['overhead'] / 1e6:.0f} MB each way")
-    shares = [100 * OVERHEAD / size for size in (payload, large)]
-    says(f"that is {shares[0]:.0f} % on top, to a float32 update of CIFAR-10's {shares[1]:.1f} %")
+    [flower] = [
+        case["over_a_message"]
+        for case in json.loads((ROOT / "results/flower-bytes.json").read_text())["cases"]
+        if (case["method"], case["values"]) == ("feddst", "q4")
+    ]
+    says(f"while they wait, {flower['up']:,.0f} bytes up and {flower['down']:,.0f} down")
+    ways = [f"{CLIENTS * flower[way] / 1e6:.0f} MB {way}" for way in ("up", "down")]
+    says(f"that is {' and '.join(ways)} in a round")
+    shares = [100 * flower["up"] / size for size in (payload, large)]
+    says(f"has {shares[0]:.0f} % on top, a float32 update of CIFAR-10's {shares[1]:.1f} %")
 
 
 def test_the_page_on_time_and_requests() -> None:

@@ -6,7 +6,6 @@ import math
 import numpy as np
 import pytest
 
-from feddst.bench.timing import timed
 from feddst.bench.wire import WireBench, WireRecord, measure
 from feddst.bench.wire_entropy import choice_bits, entropy, mask_bits
 from feddst.bench.wire_tables import markdown, tables
@@ -122,14 +121,6 @@ def test_entropies() -> None:
     assert entropy(np.array([1, 1, 0, 2])) == pytest.approx(1.5)
     assert mask_bits(8, 4) == pytest.approx(8)
     assert mask_bits(8, 0) == 0
-
-
-@pytest.mark.parametrize("repeats", [1, 3])
-def test_timings_call_once_more_to_warm_up(repeats: int) -> None:
-    calls: list[int] = []
-    timing = timed(lambda: calls.append(1), repeats)
-    assert timing.calls == repeats == len(calls) - 1
-    assert 0 < timing.shortest <= timing.median
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,9 @@ def test_a_comparison_ends_with_table_picture_and_sentence(feddst: Call, tmp_pat
     assert first.err.splitlines()[0].startswith("2 runs on mnist (classes), 4 clients")
     lines = first.out.splitlines()
     assert any(line.startswith("fedavgm ") for line in lines)
-    assert "picture  here/accuracy.png" in lines
+    place = lines.index("picture  here/accuracy.png")
+    assert lines[place + 1].startswith("report   ")
+    assert lines[place + 1].endswith(" report here")
     assert lines[-1].startswith("At 0.001 GiB of upload, measured, feddst reaches ")
     assert lines[-1].endswith("(one seed).")
     assert {path.name for path in (tmp_path / "here").iterdir()} == {

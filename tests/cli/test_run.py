@@ -30,13 +30,16 @@ def test_a_run_says_what_it_does_and_what_came_of_it(feddst: Call, tmp_path: Pat
     measured, formula = summary["upload_bytes"] / 2**20, 1024 * summary["upload_gib"]
     assert f"upload    {measured:.1f} MiB measured, {formula:.1f} MiB by the paper's formula" in outcome.out
     assert f"download  {summary['download_bytes'] / 2**20:.1f} MiB measured" in outcome.out
-    assert outcome.out.endswith("results   runs/feddst-mnist-seed0\n")
+    *_, results, report = outcome.out.splitlines()
+    assert results == "results   runs/feddst-mnist-seed0"
+    assert report.startswith("report    ")
+    assert report.endswith(" report runs/feddst-mnist-seed0")
 
 
 def test_a_second_run_gets_a_directory_of_its_own(feddst: Call, tmp_path: Path, small: str) -> None:
     for expected in ("runs/fedavgm-mnist-seed7", "runs/fedavgm-mnist-seed7-2", "runs/fedavgm-mnist-seed7-3"):
         outcome = feddst(f"run --method fedavgm --seed 7 --rounds 1 {small}")
-        assert outcome.out.endswith(f"results   {expected}\n")
+        assert f"\nresults   {expected}\n" in outcome.out
         assert (tmp_path / expected / "summary.json").is_file()
 
 

@@ -165,6 +165,14 @@ def test_tables_are_those_of_the_records(section: Section) -> None:
 
 
 @pytest.mark.parametrize("section", sections(), ids=lambda section: section.heading)
+def test_caps_are_those_of_the_records(section: Section) -> None:
+    heads = [head for head in re.findall(r"^\|(.*)\|\n\|---", section.text, re.MULTILINE) if "GiB" in head]
+    caps = [load_record((ROOT / path).parent).caps for path in section.records if path.endswith("record.json")]
+    for head, expected in zip(heads, caps, strict=bool(heads)):
+        assert head.split("|")[1:] == [f" {cap:g} GiB " for cap in expected]
+
+
+@pytest.mark.parametrize("section", sections(), ids=lambda section: section.heading)
 def test_records_are_named_with_the_command_that_makes_them(section: Section) -> None:
     assert bool(section.records) == bool(section.tables)
     for path in section.records:

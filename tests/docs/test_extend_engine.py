@@ -51,6 +51,8 @@ def test_its_command_works_once_it_is_installed(
 def test_an_engine_is_known_once_and_an_unknown_one_is_refused() -> None:
     with pytest.raises(ValueError, match="kind native is registered already"):
         register("native")
+    with pytest.raises(TypeError, match=r"an engine is registered under a name, as @register\('name'\)"):
+        register(make_engine)  # type: ignore[arg-type]
     with pytest.raises(OptionError, match=r"engine\.kind must be one of .*, got 'nativ'; did you mean 'native'"):
         feddst.configure(engine={"kind": "nativ"})
     with pytest.raises(OptionError, match=r"engine\.kind must be one of"):

@@ -13,7 +13,8 @@ import feddst
 from feddst.cli.main import main
 from feddst.errors import OptionError
 from feddst.experiment import toml
-from feddst.methods import METHODS, Card, FedAvg, Method, register
+from feddst.experiment.config import options_to_store
+from feddst.methods import METHODS, Card, FedAvg, Method, OwnGroups, register
 from feddst.options import flatten, option, updated
 from feddst.plugins import load_plugins
 from feddst.sparsity import Sparsity
@@ -92,6 +93,8 @@ def test_its_option_is_checked_and_refused_for_others(code_page: Callable[[str],
     changed = updated(plain, {"stride.share": 0.25, "rounds": 3})
     assert (changed.group("stride").share, changed.rounds) == (0.25, 3)
     assert updated(changed, {"stride.share": 0.5, "rounds": plain.rounds}) == plain
+    stored = [options_to_store(config) for config in (plain, changed, updated(plain, {"method": "halfway"}))]
+    assert [options.get("stride.share") for options in stored] == [None, 0.25, 0.5]
 
 
 @dataclass(frozen=True)
@@ -137,8 +140,27 @@ def test_what_cannot_be_registered() -> None:
         card: ClassVar[Card] = Card("nobody")
         share: float = 0.5
 
+    @dataclass(frozen=True)
+    class Half(Other):
+        name: ClassVar[str] = "half"
+        summary: ClassVar[str] = "one of its groups can be declared"
+        card: ClassVar[Card] = Card("nobody")
+        tempo: Pace = Pace()
+        flower: Pace = Pace()
+
+    @dataclass(frozen=True)
+    class Unspeakable(Other):
+        name: ClassVar[str] = "two words"
+        summary: ClassVar[str] = "its name cannot be typed"
+        card: ClassVar[Card] = Card("nobody")
+
     with pytest.raises(TypeError, match="must be a class that implements"):
         register(Method)
+    with pytest.raises(ValueError, match="a group of options cannot be called flower"):
+        register(Half)
+    assert OwnGroups.kinds == {}
+    with pytest.raises(ValueError, match=r"the name of a method must be letters, .*, got 'two words'"):
+        register(Unspeakable)
     with pytest.raises(TypeError, match="Nameless must say its own name and summary and card"):
         register(Nameless)
     with pytest.raises(ValueError, match="a group of options cannot be called engine"):

@@ -40,7 +40,7 @@ def values(script: ModuleType) -> dict[str, Any]:
 
 def test_pictures_show_what_the_page_computes(script: ModuleType, values: dict[str, Any], tmp_path: Path) -> None:
     shown = set(re.findall(r"\(pictures/(\w+)\.svg\)", PAGE))
-    assert shown == set(script.PICTURES) == {path.stem for path in (ROOT / "docs/pictures").iterdir()}
+    assert shown == set(script.PICTURES) == {path.stem for path in (ROOT / "docs/pictures").glob("*.svg")}
     for name, (draw, describe) in script.PICTURES.items():
         draw(values, tmp_path / f"{name}.svg")
         for folder in (tmp_path, ROOT / "docs/pictures"):

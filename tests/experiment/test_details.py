@@ -84,6 +84,11 @@ def test_damage_is_named_unless_it_comes_after_what_is_asked_for(tmp_path: Path)
     for last in (7, None):
         with pytest.raises(CheckpointError, match=r"details\.jsonl, line 3, is damaged"):
             read_details(path, last)
+    for odd in (b'{"round":"5","layers":[],"clients":null,"inputs":null}\n', b"[" * 10**5 + b"\n"):
+        path.write_bytes(first + second + odd)
+        assert read_details(path, last_round=6) == DETAILS[:2]
+        with pytest.raises(CheckpointError, match="line 3, is damaged"):
+            read_details(path)
     path.write_bytes(first + second + b"[1]\n{}\n" + third[:9])
     assert read_details(path, last_round=6) == DETAILS[:2]
     with pytest.raises(CheckpointError, match="line 3, is damaged"):
@@ -124,7 +129,7 @@ def test_what_is_told_is_what_happened(
         updates.append(decode_update(*args))
         return updates[-1]
 
-    monkeypatch.setattr(sys.modules["feddst.experiment.run"], "decode_update", noting)
+    monkeypatch.setattr(sys.modules["feddst.experiment.reception"], "decode_update", noting)
     config = small_config(data__partition="dirichlet", data__beta=0.5, readjust__every=3, readjust__until=9)
     result = run(config, model=network, data=small_data, out=tmp_path / "run", watcher=Silent())
     assert len({update.weight for update in updates}) > 1

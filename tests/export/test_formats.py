@@ -151,12 +151,22 @@ def test_other_data_of_the_same_shape_are_not_taken_for_mnist(
         ({"format": "sparse", "values": "q3"}, "values must be one of float32, .*, got 'q3'"),
         ({"values": "q8"}, "values must be float32 where format is safetensors, got 'q8'"),
         ({"client": 1}, "client must be left out: feddst makes one model for all clients, got 1"),
+        ({"out": "."}, "out must name a file, got ."),
+        ({"out": "/"}, "out must name a file, got /"),
         ({"out": "missing/model.pt"}, "out must be in a directory that exists, got missing/model.pt"),
     ],
 )
 def test_what_is_not_allowed_is_named(mnist_run: feddst.Result, arguments: Any, message: str) -> None:
     with pytest.raises(OptionError, match=message):
         feddst.export(path_of(mnist_run), **arguments)
+
+
+def test_a_link_that_leads_nowhere_is_not_replaced(mnist_run: feddst.Result, tmp_path: Path) -> None:
+    link = tmp_path / "model.safetensors"
+    link.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OptionError, match="exists already"):
+        feddst.export(path_of(mnist_run), out=link)
+    assert link.is_symlink()
 
 
 def test_nothing_is_overwritten(mnist_run: feddst.Result, tmp_path: Path) -> None:

@@ -86,6 +86,15 @@ def test_a_wrong_graph_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         onnx_bytes(module, INPUTS, "{}")
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_scores_that_are_no_numbers_are_the_models_own(value: float) -> None:
+    module = nn.Linear(8, 2).eval()
+    with torch.no_grad():
+        module.bias[1] = value
+    with pytest.raises(ModelError, match="the model's own scores are not all finite numbers"):
+        onnx_bytes(module, INPUTS, "{}")
+
+
 def test_what_is_missing_is_named_before_anything_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["feddst.export.graph"], "find_spec", lambda name: None)
     with pytest.raises(OptionError, match=r"needs the package onnx: pip install 'feddst\[onnx\]'"):

@@ -144,7 +144,7 @@ def test_a_tensor_may_be_there_under_each_of_its_names(tmp_path: Path) -> None:
     torch.save(module.state_dict(), tmp_path / "tied.pt")
     loaded = feddst.load(tmp_path / "tied.pt", model=Tied)
     assert torch.equal(loaded.get_parameter("first.weight"), module.first.weight)
-    with pytest.raises(ModelError, match=r"it has no last\.bias"):
+    with pytest.raises(ModelError, match=r"it has no 'last\.bias'"):
         feddst.load(tmp_path / "tied.pt", model=lambda: nn.ModuleDict({"first": nn.Linear(3, 3)}))
 
 
@@ -168,6 +168,21 @@ def test_a_state_dict_that_would_run_code_is_refused(tmp_path: Path) -> None:
         archive.writestr("a", "b")
     with pytest.raises(CheckpointError, match="cannot be read as a state dict"):
         feddst.load(tmp_path / "other.pt", model=nn.Linear(1, 1))
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2])
+def test_a_state_dict_that_would_unpack_to_more_than_it_holds_is_refused(tmp_path: Path, compression: int) -> None:
+    torch.save({"weight": torch.zeros(2**18, 1), "bias": torch.zeros(2**18)}, tmp_path / "plain.pt")
+    with (
+        zipfile.ZipFile(tmp_path / "plain.pt") as plain,
+        zipfile.ZipFile(tmp_path / "small.pt", "w", compression) as small,
+    ):
+        for entry in plain.infolist():
+            small.writestr(entry.filename, plain.read(entry.filename))
+    assert (tmp_path / "small.pt").stat().st_size < 20_000
+    assert feddst.load(tmp_path / "plain.pt", model=nn.Linear(1, 2**18)).get_parameter("bias").sum() == 0
+    with pytest.raises(CheckpointError, match=r"cannot be read as a state dict: .* would unpack to 2,\d{3},\d{3}"):
+        feddst.load(tmp_path / "small.pt", model=nn.Linear(1, 2**18))
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -144,6 +144,22 @@ def test_a_directory_of_ones_own_has_a_folder_for_each_run(play: Play, tmp_path:
     assert not (tmp_path / "a/tensorboard").exists()
 
 
+def test_runs_of_one_name_go_on_each_in_its_own_folder(play: Play, told: Callable[..., Series], tmp_path: Path) -> None:
+    own = tmp_path / "events"
+    for name in ("x/run", "y/run"):
+        play(TensorBoard(own), name, rounds=2)
+    for name in ("y/run", "x/run"):
+        play(TensorBoard(own), name, rounds=3, resume=True)
+    assert read(own / "run") == as_float32(told("x/run"))
+    assert read(own / "run-2") == as_float32(told("y/run"))
+    play(None, "z/run", rounds=1)
+    play(TensorBoard(own), "z/run", rounds=2, resume=True)  # has never been logged there
+    assert read(own / "run-3") == as_float32(told("z/run"))
+    (tmp_path / "z/run/tensorboard.json").write_text("[]")
+    play(TensorBoard(own), "z/run", rounds=3, resume=True)
+    assert sorted(path.name for path in own.iterdir()) == ["run", "run-2", "run-3", "run-4"]
+
+
 def test_a_run_without_a_directory_needs_one(play: Play) -> None:
     with pytest.raises(OptionError, match="TensorBoard needs a directory"):
         play(TensorBoard(), None)

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from feddst.experiment.details import Detail, LayerLife, PixelMap
+from feddst.methods import METHODS
 from feddst.report import write_report
 from feddst.report.content import content
 from feddst.report.document import build
 
-from .conftest import MakeRun
+from .conftest import MakeRun, detail
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 QUIET = [
@@ -173,6 +175,13 @@ def test_masks_and_clients_follow_method_and_round(seen: Seen, report: Path) -> 
     assert seen.complaints == []
 
 
+def test_a_dense_model_is_called_so(seen: Seen, make_run: MakeRun) -> None:
+    layers = (LayerLife("fc1.weight", 10, 10, 0, 0), LayerLife("fc2.weight", 5, 5, 0, 0))
+    page = seen.open(write_report(make_run("run", [0.5], [Detail(1, layers)], method="fedavgm")))
+    assert "Dense, with all weights active: fedavgm." in page.inner_text("#masks")
+    assert page.locator("#masks .panel").count() == 0
+
+
 def test_bytes_are_those_of_a_run_or_of_a_round(seen: Seen, report: Path) -> None:
     page = seen.open(report)
     assert "15 MiB" in seen.drawn("#traffic")
@@ -209,20 +218,68 @@ def test_paper_is_light_and_shows_everything(seen: Seen, report: Path) -> None:
     assert page.locator("#masks .panel").count() == 2
     assert all(panel.is_visible() for panel in page.locator(".panel").all())
     assert page.locator("nav").is_hidden()
+    assert page.get_by_text("engine.workers").is_visible()
     page.evaluate("window.dispatchEvent(new Event('afterprint'))")
     assert lines.count() == 2
+    assert page.locator("details[open]").count() == 0
 
 
 @pytest.mark.parametrize("width", [360, 700, 1600])
 def test_it_fits_its_window(seen: Seen, report: Path, width: int) -> None:
     page = seen.open(report)
     page.set_viewport_size({"width": width, "height": 800})
-    page.wait_for_timeout(100)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.wait_for_function("width => document.documentElement.scrollWidth <= width", arg=width, timeout=5000)
+
+
+@pytest.fixture
+def many(make_run: MakeRun, tmp_path: Path) -> Path:
+    """A report on every method there is, of which some use an option that others do not."""
+    for i, method in enumerate(METHODS):
+        make_run(f"many/{method}", [0.2, 0.9 - i / 50], [detail(1), detail(2, entered=2)], method=method)
+    return write_report(tmp_path / "many")
+
+
+def test_of_many_entries_options_are_listed_by_value(seen: Seen, many: Path) -> None:
+    page = seen.open(many)
+    values = page.locator("#settings > .scrolled tr", has=page.locator("th", has_text=re.compile(r"^proximal\.mu$")))
+    assert values.locator("td").inner_text() == "1.0 feddst+fedprox, fedprox, randommask+fedprox"
+    page.get_by_text(re.compile(r"^All \d+ options$")).click()
+    same = page.locator("#settings details tr", has=page.locator("th", has_text=re.compile(r"^data\.clients$")))
+    assert same.locator("td").all_inner_texts() == ["400"]
+
+
+def test_many_entries_fit_paper_and_a_narrow_window(seen: Seen, many: Path) -> None:
+    page = seen.open(many)
+    fits = "() => document.documentElement.scrollWidth <= window.innerWidth"
+    page.set_viewport_size({"width": 360, "height": 800})
+    page.wait_for_function(fits, timeout=5000)
+    page.set_viewport_size({"width": 688, "height": 900})
+    page.emulate_media(media="print")
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    page.wait_for_function(fits, timeout=5000)
+    assert seen.complaints == []
+
+
+def test_words_in_pictures_are_not_in_the_light_colours_of_lines(seen: Seen, many: Path) -> None:
+    page = seen.open(many)
+    colours = page.eval_on_selector_all("svg text", "all => [...new Set(all.map(e => getComputedStyle(e).fill))]")
+    theme = page.evaluate(
+        "['--ink', '--soft'].map(e => getComputedStyle(document.documentElement).getPropertyValue(e))"
+    )
+    assert sorted(colours) == sorted(f"rgb{tuple(bytes.fromhex(each.strip('# ')))}" for each in theme)
+
+
+def test_a_map_of_many_places_is_drawn(seen: Seen, make_run: MakeRun) -> None:
+    rows = tuple(tuple((x * y % 7) / 10 for x in range(224)) for y in range(224))
+    maps = [Detail(number, inputs=PixelMap("fc1.weight", rows)) for number in range(1, 25)]
+    page = seen.open(write_report(make_run("run", [0.5] * 24, maps)))
+    assert "Each square stands for 4 × 4 places" in page.inner_text("#masks")
+    assert page.locator("#masks .map .pixels path").count() > 1
+    assert seen.complaints == []
 
 
 def test_hostile_names_are_only_ever_text(seen: Seen, comparison: Path, make_run: MakeRun, tmp_path: Path) -> None:
-    run = make_run("all/" + HOSTILE.replace("/", "∕"), [0.1, 0.2], method="signsgd")
+    run = make_run("all/" + HOSTILE.replace("/", "∕"), [0.1, 0.2], method="sign-sgd")
     shown = json.loads(json.dumps(content([comparison, run])))
     for entry in shown["entries"]:
         entry["label"] += HOSTILE

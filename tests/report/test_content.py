@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from feddst.experiment.details import write_detail
+from feddst.experiment.details import Detail, PixelMap, write_detail
 from feddst.report.content import collect, content
 from feddst.report.curves import kept
 from feddst.report.life import ROUNDS, mask_life
@@ -53,6 +53,14 @@ def test_the_headline_says_what_came_out_and_what_is_missing(comparison: Path) -
     ]
 
 
+def test_large_numbers_in_the_headline_have_no_exponent(make_run: MakeRun, tmp_path: Path) -> None:
+    make_run("all/feddst", [0.4, 0.5], mib=10.0)
+    make_run("all/fedavgm", [0.4], method="fedavgm", mib=1234.0)
+    assert content([tmp_path / "all"])["headline"][1] == (
+        "feddst needs 10 MiB for the 40.0 % that fedavgm has after 1,230 MiB: 120 times less."
+    )
+
+
 def test_one_run_alone_has_a_headline_too(make_run: MakeRun) -> None:
     assert content([make_run("run", [0.2, 0.5, 0.4])])["headline"] == [
         "feddst reaches 50.0 % mean client accuracy with 3.0 MiB of upload, measured.",
@@ -74,6 +82,38 @@ def test_a_seed_that_has_just_begun_does_not_bend_the_band(make_run: MakeRun, tm
     places = content([tmp_path / "all"])["entries"][0]["curves"]["measured"]["x"]
     assert places == sorted(places)
     assert places[-1] == 4
+
+
+def test_a_seed_without_an_evaluation_is_not_counted(make_run: MakeRun, tmp_path: Path) -> None:
+    for seed, scores in ((0, [0.2, 0.6]), (1, [0.2, 0.4]), (2, [])):
+        make_run(f"all/{seed}", scores, seed=seed, finished=bool(scores))
+    shown = content([tmp_path / "all"])
+    assert shown["headline"][1] == "Means over 2 seeds."
+    assert shown["spread"] == "mean and range of 2 seeds"
+    assert shown["table"]["caption"].endswith("Mean ± standard deviation over 2 seeds.")
+    assert shown["table"]["lines"][1][3] == "50.0 ± 14.1†"
+    assert shown["table"]["notes"][0] == "† not all seeds have an evaluation under this cap"
+    assert shown["entries"][0]["best"] == "50.0 ± 14.1"
+
+
+def test_of_many_entries_the_best_the_next_and_the_last_are_named(make_run: MakeRun, tmp_path: Path) -> None:
+    for i, method in enumerate(("fedavg", "fedavgm", "fedprox", "randommask", "feddst", "snip")):
+        make_run(f"all/{method}", [0.1 * (i + 1)], method=method)
+    assert content([tmp_path / "all"])["headline"][0] == (
+        "Over the whole runs snip reaches 60.0 % mean client accuracy, followed by feddst (50.0); "
+        "fedavg (10.0) is last of 6."
+    )
+
+
+def test_a_large_map_is_drawn_with_fewer_squares(make_run: MakeRun) -> None:
+    rows = tuple(tuple((x + y) / 1000 for x in range(115)) for y in range(60))
+    detail = Detail(1, inputs=PixelMap("fc1.weight", rows))
+    shown = content([make_run("run", [0.5], [detail])])["entries"][0]["masks"]["inputs"]
+    assert shown["side"] == 3
+    drawn = shown["maps"][0]["rows"]
+    assert (len(drawn), len(drawn[0])) == (20, 39)
+    assert drawn[0][:2] == [2, 5]  # the middles of the first squares of three by three
+    assert drawn[19][38] == 172  # 58 + 114: only one column is left at the edge
 
 
 def test_bytes_are_taken_apart(comparison: Path) -> None:
@@ -165,7 +205,11 @@ def test_the_commands_make_the_runs_and_the_report(make_run: MakeRun) -> None:
     assert commands["report"] == f"feddst report '{run}'"
 
 
-@pytest.mark.parametrize("name", ["record", "runs"])
-def test_a_paper_s_accounting_draws_against_the_formula(make_run: MakeRun, name: str) -> None:
-    shown = content([make_run(name, [0.1, 0.2], accounting="paper")])
+@pytest.mark.parametrize(
+    ("accounting", "title"),
+    [("paper", "upload, by the paper's formula"), ("published", "upload, as the published code adds it up")],
+)
+def test_a_formula_s_accounting_draws_against_the_formula(make_run: MakeRun, accounting: str, title: str) -> None:
+    shown = content([make_run("run", [0.1, 0.2], accounting=accounting)])
     assert shown["axis"] == "formula"
+    assert next(axis["title"] for axis in shown["axes"] if axis["key"] == "formula") == title

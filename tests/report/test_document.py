@@ -73,6 +73,14 @@ def test_a_report_goes_into_the_one_directory_or_here(
     assert write_report([other], tmp_path / "new/mine.html").is_file()
 
 
+def test_a_link_that_leads_nowhere_is_not_replaced(comparison: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link.html"
+    link.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(CheckpointError, match="exists already and is not a report"):
+        write_report(comparison, link)
+    assert link.is_symlink()
+
+
 def test_a_report_is_replaced_and_any_other_file_is_not(comparison: Path, tmp_path: Path) -> None:
     mine = tmp_path / "thesis.html"
     mine.write_text("<title>years of work</title>")

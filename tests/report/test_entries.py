@@ -7,7 +7,7 @@ import pytest
 
 from feddst.errors import CheckpointError, OptionError
 from feddst.report.content import collect, content
-from feddst.report.sources import find
+from feddst.report.sources import as_paths, find
 
 from .conftest import MakeRun, detail
 
@@ -45,12 +45,25 @@ def test_many_differences_are_cut_short(make_run: MakeRun) -> None:
 
 def test_the_same_config_and_seed_made_twice_is_told_apart_by_its_place(make_run: MakeRun) -> None:
     one, two = make_run("a/run", [0.1]), make_run("b/run", [0.2])
-    assert labels(one, two) == [f"feddst in {one}", f"feddst in {two}"]
+    assert labels(one, two) == ["feddst in a", "feddst in b"]
+    inner = make_run("a/run/again", [0.2])
+    assert labels(one, inner) == [f"feddst in {one}", f"feddst in {inner}"]
 
 
 def test_a_run_that_is_named_twice_counts_once(make_run: MakeRun, tmp_path: Path) -> None:
     run = make_run("all/run", [0.1])
     assert len(collect([run, tmp_path / "all"])[1][0].runs) == 1
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_run_that_is_named_twice_keeps_the_name_that_its_comparison_gave_it(
+    make_run: MakeRun, tmp_path: Path, order: int
+) -> None:
+    method = "feddst:readjust.alpha=0.01"
+    run = make_run("all/feddst-readjust.alpha=0.01-seed0", [0.1], readjust__alpha=0.01)
+    config = {"methods": [method], "seeds": [0], "caps": [], "base": {}}
+    (tmp_path / "all/comparison.json").write_text(json.dumps({"config": config, "command": "", "data": ""}))
+    assert labels(*[tmp_path / "all", run][::order]) == [method]
 
 
 def test_a_comparison_gives_names_order_caps_and_command(make_run: MakeRun, tmp_path: Path) -> None:
@@ -84,8 +97,24 @@ def test_what_holds_no_run_is_refused(tmp_path: Path) -> None:
 def test_an_option_of_another_version_names_the_run(make_run: MakeRun) -> None:
     run = make_run("run", [0.1])
     (run / "config.toml").write_text("warp = 9\n")
-    with pytest.raises(CheckpointError, match=r"run: unknown option 'warp'"):
+    with pytest.raises(CheckpointError, match=r"run/config\.toml: unknown option 'warp'"):
         find(run)
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-0.1", '"high"'])
+def test_an_accuracy_that_is_none_names_run_and_round(make_run: MakeRun, value: str) -> None:
+    run = make_run("run", [0.1, 0.25])
+    rows = (run / "metrics.jsonl").read_text()
+    (run / "metrics.jsonl").write_text(rows.replace('"accuracy": 0.25', f'"accuracy": {value}'))
+    with pytest.raises(CheckpointError, match=r"run is damaged: an accuracy after round 2 is"):
+        find(run)
+
+
+def test_one_path_is_enough_and_none_is_too_few(make_run: MakeRun) -> None:
+    run = make_run("run", [0.1])
+    assert as_paths(str(run)) == as_paths(run) == as_paths([run]) == [run]
+    with pytest.raises(OptionError, match="report needs at least one RUN"):
+        as_paths([])
 
 
 @pytest.fixture

@@ -10,8 +10,9 @@ from feddst.errors import CheckpointError, OptionError
 from feddst.experiment.plots import Band
 from feddst.report import figures as module
 from feddst.report import write_figures
+from feddst.report.content import collect
 
-from .conftest import MakeRun
+from .conftest import MakeRun, detail
 
 STARTS = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
 NAMES = ["accuracy-upload", "accuracy-upload-by-formula", "accuracy-rounds", "bytes", "masks-feddst"]
@@ -51,6 +52,22 @@ def test_a_file_in_place_of_the_directory_is_refused(comparison: Path, tmp_path:
 def test_nothing_played_is_nothing_to_draw(make_run: MakeRun) -> None:
     with pytest.raises(OptionError, match="no round has been played yet"):
         write_figures([make_run("run", [], finished=False)])
+
+
+def test_without_an_evaluation_only_bytes_are_drawn(make_run: MakeRun) -> None:
+    written = write_figures(make_run("run", [None, None], finished=False), format="svg")
+    assert [path.name for path in written] == ["bytes.svg"]
+
+
+def test_labels_that_make_the_same_file_name_get_files_of_their_own(make_run: MakeRun) -> None:
+    details = [detail(1, entered=2)]
+    runs = [make_run(f"{name}/run", [0.5], details) for name in ("a b", "a~b", "A-B")]
+    _, entries = collect(runs)
+    assert [name for name in module.figures(entries) if name.startswith("masks")] == [
+        "masks-feddst-in-a-b",
+        "masks-feddst-in-a-b-2",
+        "masks-feddst-in-A-B-3",
+    ]
 
 
 def test_without_matplotlib_the_extra_is_named(comparison: Path, monkeypatch: pytest.MonkeyPatch) -> None:

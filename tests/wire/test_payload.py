@@ -1,7 +1,8 @@
 """Payloads as a whole: sections where they belong, damage noticed, lengths and unpacking never trusted."""
 
+import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -27,6 +28,7 @@ from feddst.wire.payload import (
     write_raw,
     write_values,
 )
+from feddst.wire.values import Float32
 
 SEEN = Field("buffers", "seen", (), torch.int64)
 MEAN = Field("buffers", "mean", (3,), torch.float32)
@@ -62,6 +64,36 @@ def test_a_payload_comes_apart_again() -> None:
     sections = split(PAYLOAD, LAYOUT, Kind.UPDATE)
     assert sections.header == HEADER
     assert (bytes(sections.mask), bytes(sections.buffers), bytes(sections.values)) == (MASK, BUFFERS, VALUES)
+
+
+class Careless(Float32):
+    """Somebody's own codec that does not look at what it is given."""
+
+    name, code = "careless", 200
+
+    def decode(self, data: memoryview, counts: Sequence[int]) -> list[torch.Tensor]:
+        if not data[0]:
+            raise IndexError("no such block")
+        if data[0] == 1:
+            raise WireError("refused by itself")
+        return [torch.zeros(count - 1) for count in counts]
+
+
+@pytest.mark.parametrize(
+    ("first", "reason"),
+    [
+        (0, "careless cannot read the values: IndexError: no such block"),
+        (1, "refused by itself"),
+        (2, "careless makes other numbers of values than 20, 2"),
+    ],
+)
+def test_bytes_that_a_codec_from_elsewhere_trips_over_are_refused(
+    first: int, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(CODECS, "careless", Careless())
+    payload = join(replace(HEADER, values=200), MASK, BUFFERS, bytes([first]) + VALUES[1:])
+    with pytest.raises(WireError, match=re.escape(reason)):
+        read_values(split(payload, LAYOUT, Kind.UPDATE), [20, 2])
 
 
 def test_every_flipped_bit_is_noticed() -> None:

@@ -151,6 +151,11 @@ def test_a_codec_of_ones_own_can_be_registered_once() -> None:
         del CODECS["other"]
 
 
+def test_a_class_is_no_codec_before_it_is_called() -> None:
+    with pytest.raises(TypeError, match="must be an instance of a class that implements ValueCodec"):
+        register(Other)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("code", [-1, 77, 127, 256])
 def test_a_code_must_fit_a_byte_and_be_none_of_ours(code: int) -> None:
     codec = Other()

@@ -10,7 +10,7 @@ import torch
 
 from feddst.bench.arithmetic import image_flops
 from feddst.bench.cpu_jobs import CpuJob
-from feddst.bench.timing import one_thread
+from feddst.stopwatch import one_thread
 
 SIZE = 1024
 """Rows and columns of the matrices."""

@@ -7,9 +7,9 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from feddst.bench.cpu_jobs import Case, CpuJob
-from feddst.bench.timing import Timing
 from feddst.engines import AnyEngine, Exam, make_engine
 from feddst.engines.select import EngineConfig
+from feddst.stopwatch import Timing
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from feddst.bench.timing import Timing, timed
 from feddst.bench.wire_updates import SHAPES, NetworkName
 from feddst.engines.native.chain import read_chain
 from feddst.engines.native.library import chosen_isa
 from feddst.models import ModelConfig, network
 from feddst.protocol import generator
+from feddst.stopwatch import Timing, timed
 
 if TYPE_CHECKING:
     from feddst import _native

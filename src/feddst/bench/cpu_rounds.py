@@ -11,13 +11,13 @@ from typing import Literal
 from feddst.bench.cpu_arithmetic import round_flops
 from feddst.bench.cpu_jobs import INTERVAL, Case, CpuJob, readjusts
 from feddst.bench.rivals.torch_processes import TorchProcesses
-from feddst.bench.timing import Timing
 from feddst.engines import make_engine
 from feddst.engines.select import EngineConfig
 from feddst.experiment.loop import Silent, play
 from feddst.experiment.metrics import Row
 from feddst.experiment.run import Run
 from feddst.protocol import count_active
+from feddst.stopwatch import Timing
 
 RunnerName = Literal["PyTorch", "native", "reference"]
 

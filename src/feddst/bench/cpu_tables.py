@@ -11,8 +11,8 @@ from feddst.bench.cpu_rounds import RoundRow
 from feddst.bench.cpu_targets import verdicts
 from feddst.bench.tables import Table, paragraphs
 from feddst.bench.targets import target_table
-from feddst.bench.timing import Timing
 from feddst.experiment.wording import counted, percent
+from feddst.stopwatch import Timing
 
 NONE = "–"
 _WHO = ("job", "runner", "S", "layers")

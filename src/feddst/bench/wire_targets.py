@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from feddst.bench.timing import Timing
 from feddst.bench.wire import WireRecord
 from feddst.bench.wire_values import ValueRow
+from feddst.stopwatch import Timing
 
 LARGEST_RATIO = 1.10
 FRAMING_BYTES, FRAMING_SHARE = 128, 0.01

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from feddst.bench.timing import Timing, timed
 from feddst.bench.wire_entropy import value_bits
 from feddst.bench.wire_updates import Exchange
 from feddst.protocol import count_active, generator, packed, positions_of
+from feddst.stopwatch import Timing, timed
 from feddst.wire import CODECS, Reference, WireConfig, decode_update, encode_update, general_codecs
 from feddst.wire.header import read_header
 from feddst.wire.payload import counts_of

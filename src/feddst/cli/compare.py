@@ -48,7 +48,7 @@ def compare_command(given: Arguments) -> int:
 
 
 def show(comparison: Comparison) -> None:
-    """The table, the picture's path and the one sentence."""
+    """The table, where it and the picture are, how to get a report, and the one sentence."""
     print("\n" + caption(comparison))
     show_table(table(comparison), numbers=True)
     for note in notes(comparison):
@@ -56,4 +56,5 @@ def show(comparison: Comparison) -> None:
     print(f"\ntable    {comparison.path / TABLE}")
     if (comparison.path / PICTURE).is_file():
         print(f"picture  {comparison.path / PICTURE}")
+    print(f"report   {command('report', str(comparison.path))}")
     print("\n" + headline(comparison))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from feddst.cli.interruption import Interruption
 from feddst.cli.screen import say
-from feddst.cli.story import Story
+from feddst.cli.story import Story, density_of
 from feddst.experiment.compare import Turn
 from feddst.experiment.metrics import Row
 from feddst.experiment.pace import progress_line
@@ -149,9 +149,7 @@ def terminal() -> "Console | None":
 def describe_network(run: Run) -> str:
     """The size of a run's network, and where the run stands."""
     size = sum(value.numel() for value in run.state.params.values())
-    masked = sum(mask.numel() for mask in run.state.masks.values())
-    active = sum(int(mask.sum()) for mask in run.state.masks.values())
-    density = f", {percent(active / masked)} of the weights active" if masked else ""
+    density = f", {percent(density_of(run))} of the weights active" if run.state.masks else ""
     standing = f"; going on after round {run.rows[-1].round}" if run.rows else ""
     return f"network of {size:,} weights and biases{density}{standing}"
 

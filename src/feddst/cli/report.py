@@ -2,15 +2,14 @@
 
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from feddst.cli.arguments import Arguments
 from feddst.cli.screen import say
-from feddst.errors import OptionError
 from feddst.options import option, updated
 from feddst.report import write_figures, write_report
 from feddst.report.document import is_report, report_path
+from feddst.report.sources import as_paths
 
 ANY_NUMBER = sys.maxsize
 """So many runs may be named."""
@@ -33,9 +32,7 @@ class ReportArguments:
 def report_command(given: Arguments) -> int:
     """Carry out `feddst report`."""
     asked = updated(ReportArguments(), given.values)
-    if not given.words:
-        raise OptionError("report needs at least one RUN: a run's directory, a comparison's or a reproduction's")
-    paths, out = [Path(word) for word in given.words], asked.out or None
+    paths, out = as_paths(given.words), asked.out or None
     if asked.format != "html":
         for figure in write_figures(paths, out, asked.format):
             print(figure)

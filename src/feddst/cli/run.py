@@ -73,7 +73,8 @@ def describe(summary: Summary, config: RunConfig, path: Path) -> str:
         f"download  {down:,.1f} MiB measured, {summary.download_gib * 1024:,.1f} MiB by {formula}\n"
         f"{refused}"
         f"ended     after {counted(summary.rounds, 'round')} and {duration(summary.seconds)}, by {stop}\n"
-        f"results   {path}"
+        f"results   {path}\n"
+        f"report    {command('report', str(path))}"
     )
 
 

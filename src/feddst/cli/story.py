@@ -7,6 +7,14 @@ from feddst.experiment.config import RunConfig
 from feddst.experiment.metrics import Row
 from feddst.experiment.pace import Pace
 from feddst.experiment.run import Run
+from feddst.protocol import count_active
+
+
+def density_of(run: Run) -> float:
+    """The share of the weights under masks that is active now; 1 where there are no masks."""
+    masks = run.state.masks
+    size = sum(mask.numel() for mask in masks.values())
+    return sum(count_active(masks).values()) / size if size else 1.0
 
 
 @dataclass(frozen=True)
@@ -36,9 +44,7 @@ class Story:
     @classmethod
     def of(cls, run: Run, title: str = "") -> "Story":
         """The story up to now: that of a resumed run begins with the rounds it had."""
-        masks = run.state.masks.values()
-        size, active = sum(mask.numel() for mask in masks), sum(int(mask.sum()) for mask in masks)
-        story = cls(run.config, active / size if size else 1.0, title)
+        story = cls(run.config, density_of(run), title)
         for row in run.rows:
             story._tell(row)
         return story

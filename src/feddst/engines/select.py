@@ -31,6 +31,8 @@ ENGINES: dict[str, MakeEngine] = {}
 
 def register(kind: str) -> Callable[[MakeEngine], MakeEngine]:
     """Make an engine known under this name: decorates a function that makes one."""
+    if not isinstance(kind, str):
+        raise TypeError(f"an engine is registered under a name, as @register('name') does, got {kind!r}")
     if kind in ENGINES:
         raise ValueError(f"an engine of kind {kind} is registered already")
 

@@ -112,7 +112,7 @@ class RunConfig:
                 raise OptionError(f"{name} must be {one_of(general_codecs())} for {self.method}, got {codec!r}")
 
 
-OwnGroups.reserved |= {field.name for field in dataclasses.fields(RunConfig)}
+OwnGroups.reserved |= {"flower", *(field.name for field in dataclasses.fields(RunConfig))}
 
 
 def with_pins(config: RunConfig) -> RunConfig:
@@ -154,10 +154,26 @@ def reaches(stored: RunConfig, wanted: RunConfig) -> bool:
     return all(old == new or old == 0 or (new != 0 and old >= new) for old, new in limits)
 
 
+def options_to_store(config: RunConfig) -> dict[str, Any]:
+    """Every option of a config by dotted name, for a file or a digest that outlives what is installed today.
+
+    A group that another package declares is left out where the method does not have it and nobody has changed it.
+    """
+    used = {field.name for field in dataclasses.fields(method_named(config.method))}
+    idle = set(config.own.kinds) - used - set(dict(config.own.changed))
+    return {name: value for name, value in flatten(config).items() if name.partition(".")[0] not in idle}
+
+
 def stored_options(values: Mapping[str, Any]) -> RunConfig:
     """The config that a file holds by dotted name, of this version or an earlier one."""
     # Versions that did not write engine.kind had the reference engine alone: a run goes on with the bits it began with.
-    return updated(RunConfig(), {"engine.kind": "reference", **values})
+    stored = {"engine.kind": "reference", **values}
+    try:
+        if isinstance(method := stored.get("method"), str):
+            method_named(method)  # first of all: without the method, its options are not known either
+        return updated(RunConfig(), stored)
+    except OptionError as error:
+        raise OptionError(f"{error}; a plugin that was there when it was written may be missing") from None
 
 
 def differences(stored: RunConfig, wanted: RunConfig) -> list[str]:

@@ -105,14 +105,16 @@ def _detail(line: bytes) -> Detail | None:
     """What a line holds; None if it is damaged."""
     try:
         stored = json.loads(line)
-        clients, inputs = stored["clients"], stored["inputs"]
+        number, clients, inputs = stored["round"], stored["clients"], stored["inputs"]
+        if type(number) is not int:
+            return None
         return Detail(
-            round=stored["round"],
+            round=number,
             layers=tuple(LayerLife(**layer) for layer in stored["layers"]),
             clients=None if clients is None else tuple(clients),
             inputs=None if inputs is None else PixelMap(inputs["layer"], _rows(inputs["rows"])),
         )
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return None
 
 

@@ -275,7 +275,7 @@ def _suffix(published: bool) -> str:
 def _all() -> Iterator[Preset]:
     yield Preset(
         "quick",
-        "MNIST in a few minutes: FedAvgM, RandomMask and FedDST under one small upload cap",
+        "MNIST in a minute: FedAvgM, RandomMask and FedDST under one small upload cap",
         "compare",
         {
             "methods": ("fedavgm", "randommask", "feddst"),

@@ -10,9 +10,9 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from feddst.errors import CheckpointError, FeddstError
+from feddst.errors import CheckpointError, OptionError
 from feddst.experiment.comparison import CompareConfig, Comparison, Curve
-from feddst.experiment.config import RunConfig, differences, stored_options
+from feddst.experiment.config import RunConfig, differences, options_to_store, stored_options
 from feddst.experiment.metrics import Row
 from feddst.experiment.plots import accuracy_against_upload
 from feddst.experiment.storage import occupied, write_atomically
@@ -46,7 +46,9 @@ def refuse_foreign(path: Path, config: CompareConfig) -> None:
         raise CheckpointError(f"{path} is not empty and holds no comparison: choose another directory")
     try:
         stored = stored_options(json.loads((path / CURVES).read_text())["config"]["base"])
-    except (OSError, ValueError, TypeError, KeyError, FeddstError):
+    except OptionError as error:
+        raise CheckpointError(f"{path / CURVES}: {error}") from None
+    except (OSError, ValueError, TypeError, KeyError):
         raise CheckpointError(f"{path / CURVES} is damaged, or not a comparison's") from None
     changed = differences(stored, config.base)
     if changed:
@@ -93,7 +95,7 @@ def _write_json(comparison: Comparison) -> None:
             "methods": list(config.methods),
             "seeds": list(config.seeds),
             "caps": list(config.caps),
-            "base": flatten(config.base),
+            "base": options_to_store(config.base),
         },
         "curves": [_curve(curve) for curve in comparison.curves],
     }

@@ -19,7 +19,8 @@ from feddst.experiment.costs import Formula, Ledger
 from feddst.experiment.details import unevaluated
 from feddst.experiment.exams import Examiner
 from feddst.experiment.metrics import GIB, Row, Summary, summarise
-from feddst.experiment.rounds import Arrival, Given, OpenRound
+from feddst.experiment.reception import Reception
+from feddst.experiment.rounds import Given, OpenRound
 from feddst.experiment.rows import row_of
 from feddst.experiment.storage import Checkpoint, RunDirectory, identity_of
 from feddst.experiment.wording import counted
@@ -33,7 +34,6 @@ from feddst.protocol import (
     ServerState,
     SparseSum,
     Tensors,
-    Update,
     count_active,
     generator,
 )
@@ -45,7 +45,6 @@ from feddst.wire import (
     MaskHistory,
     Reference,
     check_size,
-    decode_update,
     largest_update,
     mask_bytes,
     model_layout,
@@ -207,45 +206,19 @@ class Run:
 
     def receive(self, place: int, reply: Reply | Failure) -> bool:
         """Take in one client's reply, in whatever order replies come. Returns whether it could be used."""
-        assert self._open is not None
-        given = self._open.given[place]
-        if isinstance(reply, Failure):
-            self._fail(place, reply)
-            return False
-        if not given.images:  # it was not known when the round began
-            given = self._open.given[place] = replace(given, images=self.federation.num_images(given.client))
-        loss = reply.loss if given.work.train else None
-        try:
-            update = self._read(reply.payload, given)
-        except WireError as error:
-            self._refuse(place, len(reply.payload), loss, reply.state, str(error))
-            return False
-        own = None if update.masks is None else count_active(update.masks)
-        sizes, bits = (len(reply.payload), mask_bytes(reply.payload)), self._price(given, own)
-        self._take(place, Arrival(given.client, *sizes, bits, update.weight, loss, reply.state), own)
-        return True
+        return self._reception().receive(place, reply)
 
     def receive_late(self, size: int) -> None:
         """An answer came when its round had ended: it is left alone, and counted."""
-        assert self._open is not None
-        self._open.late += 1
-        self._ledger.up.add_unused(size)
+        self._reception().receive_late(size)
+
+    def receive_all(self, tally: Tally) -> None:
+        """Take in what came of a cohort."""
+        self._reception().receive_all(tally)
 
     def forget_holders(self) -> None:
         """Do not rely on any client's still having what it was sent before."""
         self._history.restore({}, {})
-
-    def receive_all(self, tally: Tally) -> None:
-        """Take in what came of a cohort."""
-        assert self._open is not None
-        self._open.total = tally.total
-        for place, (given, receipt) in enumerate(zip(self._open.given, tally.receipts, strict=True)):
-            loss, bits = receipt.loss if given.work.train else None, self._price(given, receipt.own)
-            if receipt.refusal:
-                self._refuse(place, receipt.bytes, loss, receipt.state, receipt.refusal)
-                continue
-            sizes = receipt.bytes, receipt.mask_bytes
-            self._take(place, Arrival(given.client, *sizes, bits, receipt.weight, loss, receipt.state), receipt.own)
 
     def close_round(self) -> bool:
         """Book what came, in the order of places, and aggregate. Returns whether the new model is to be evaluated."""
@@ -319,6 +292,12 @@ class Run:
         self._open = OpenRound(self.state.round, downlink, SparseSum(sent.masks), began)
         return self._open
 
+    def _reception(self) -> Reception:
+        assert self._open is not None
+        return Reception(
+            self._open, self.config, self.federation, self._ledger, self._history, strangers=self._strangers
+        )
+
     def _facts_of(self, sent: Broadcast) -> MaskFacts:
         """What follows from the masks of a broadcast, worked out once for as long as they do not move."""
         if self._facts is None or self._facts.masks is not sent.masks:
@@ -340,51 +319,10 @@ class Run:
         block, place = divmod(self.state.round, AUDIT_EVERY)
         return int(generator(self.state.seed, "audit", block).integers(AUDIT_EVERY)) == place
 
-    def _price(self, given: Given, own: Mapping[str, int] | None) -> int:
-        """What an update costs by formula: as a rule the same as the one before it."""
-        assert self._open is not None
-        last = self._open.price
-        if last is None or last[0] != given.work or last[1] != own:
-            bits = self._ledger.upload_price(self._open.downlink.reference, given.work, own)
-            self._open.price = last = (given.work, own, bits)
-        return last[2]
-
-    def _fail(self, place: int, failure: Failure) -> None:
-        """Note that a client has not answered as it should, or could not be asked; what it computed is not known."""
-        assert self._open is not None
-        given = self._open.given[place]
-        if failure.sent:
-            self._note_refusal(given.client, failure.reason)
-            self._open.arrivals[place] = Arrival(given.client, failure.size, 0, 0, 0, None, ClientState())
-            return
-        log.warning("round %d: client %d was not asked: %s", self._open.number, given.client, failure.reason)
-        self._open.unsent.add(place)
-
     def _book_download(self, client: int, sizes: tuple[int, int]) -> None:
         assert self._open is not None
         self._ledger.down.add(*sizes)
         self._ledger.book_download(client, self._open.download_price)
-
-    def _refuse(self, place: int, size: int, loss: float | None, state: ClientState, reason: str) -> None:
-        """Note an update that cannot be used."""
-        assert self._open is not None
-        client = self._open.given[place].client
-        self._note_refusal(client, reason)
-        self._take(place, Arrival(client, size, 0, 0, 0, loss, state), None)
-
-    def _note_refusal(self, client: int, reason: str) -> None:
-        assert self._open is not None
-        log.warning("round %d: the update of client %d was refused: %s", self._open.number, client, reason)
-        self._open.refusals.append(f"client {client}'s because {reason}")
-        self._history.forget(client)
-
-    def _take(self, place: int, arrival: Arrival, own: Mapping[str, int] | None) -> None:
-        """Note what arrived, and what it took to make it; only of a ticket the client trains with masks of its own."""
-        assert self._open is not None
-        given = self._open.given[place]
-        active = self._open.downlink.reference.active if own is None or given.work.ticket is None else own
-        self._ledger.charge_training(given.work, active, given.trained_on)
-        self._open.arrivals[place] = arrival
 
     def _scheduled(self, round: int) -> bool:
         return round % self.config.eval_every == 0
@@ -398,21 +336,6 @@ class Run:
             found = participants(self.method, self.state, self._cohort, self.federation.num_clients)
             self._coming = self.state, found
         return self._coming[1]
-
-    def _read(self, payload: bytes, given: Given) -> Update:
-        """The update in a payload, added to the round's sum."""
-        assert self._open is not None
-        downlink = self._open.downlink
-        most = given.work.local.weight(given.trained_on)
-        asked = Asked(downlink.reference, given.work, given.client, most, self.config.wire)
-        update = decode_update(payload, asked)
-        try:
-            self._open.total.add(downlink.unrounded(update))
-        except TrainingError as error:
-            if self._strangers:
-                raise WireError(str(error)) from None
-            raise TrainingError(f"client {given.client} diverged in round {self.state.round}: {error}") from None
-        return update
 
     def _enough(self, ended: OpenRound) -> bool:
         """Whether there are updates enough to average. Raises if there would be, had none been refused."""

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from feddst.data import Federation, Roster
-from feddst.errors import CheckpointError
+from feddst.errors import CheckpointError, OptionError
 from feddst.experiment import toml
 from feddst.experiment.config import RunConfig, differences, reaches, stored_options
 from feddst.experiment.details import Detail, read_details, write_detail
@@ -88,7 +88,11 @@ class RunDirectory:
         """The config that the run here was begun with."""
         if not self.config.is_file():
             raise CheckpointError(f"{self.path} holds no run: {self.config.name} is missing")
-        return stored_options(toml.read(self.config))
+        stored = toml.read(self.config)
+        try:
+            return stored_options(stored)
+        except OptionError as error:
+            raise CheckpointError(f"{self.config}: {error}") from None
 
     def reopen(self, config: RunConfig) -> None:
         """Go on here with `config`."""

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from feddst.errors import OptionError
-from feddst.options import dotted, flatten
+from feddst.experiment.config import RunConfig, options_to_store
+from feddst.options import dotted
 
 
-def dump(config: Any, heading: str) -> str:
-    """Every option of a config as `group.name = value` lines."""
-    lines = [f"{name} = {_value(value)}" for name, value in flatten(config).items()]
+def dump(config: RunConfig, heading: str) -> str:
+    """The options of a config as `group.name = value` lines."""
+    lines = [f"{name} = {_value(value)}" for name, value in options_to_store(config).items()]
     return "\n".join([f"# {heading}", *lines]) + "\n"
 
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import zipfile
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ def torch_bytes(tensors: Tensors, description: str) -> bytes:
 def read_torch(path: Path) -> tuple[dict[str, Tensor], str]:
     """The tensors of a state dict, and its description, empty where there is none. Nothing in it is run."""
     try:
+        _refuse_packed(path)
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file makes PyTorch raise whatever it comes upon
         raise CheckpointError(f"it cannot be read as a state dict: {_first_line(error)}") from None
@@ -45,6 +47,15 @@ def read_torch(path: Path) -> tuple[dict[str, Tensor], str]:
     ):
         raise CheckpointError("it is not a state dict: tensors of real numbers by name")
     return dict(state), _described(getattr(state, "_metadata", None))
+
+
+def _refuse_packed(path: Path) -> None:
+    """Raise if a file's parts are larger than itself: `torch.save` packs nothing, and a few bytes could fill memory."""
+    size = path.stat().st_size
+    with zipfile.ZipFile(path) as archive:
+        unpacked = sum(part.file_size for part in archive.infolist())
+    if unpacked > size:
+        raise CheckpointError(f"{size:,} bytes would unpack to {unpacked:,}")
 
 
 def _is_plain(value: Any) -> bool:

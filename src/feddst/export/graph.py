@@ -7,6 +7,7 @@ input is, and what was tested of one holds for the other. Which mean and std are
 import contextlib
 import io
 import logging
+import math
 import warnings
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -88,7 +89,7 @@ def _checked(proto: Any, content: bytes, module: nn.Module, inputs: Inputs) -> s
     if find_spec("onnxruntime") is None:
         return "its form was checked; its scores were not, because onnxruntime is not installed"
     difference = max(_difference(content, module, _tried(inputs, images)) for images in (1, _TRIED))
-    if not difference <= TOLERANCE:
+    if difference > TOLERANCE:
         raise ModelError(f"the ONNX graph is wrong: its scores are {difference:.2g} off, relative to the largest")
     return f"its scores were compared in onnxruntime: at most {difference:.1g} off, relative to the largest"
 
@@ -105,9 +106,12 @@ def _difference(content: bytes, module: nn.Module, images: Tensor) -> float:
     except Exception as error:  # onnxruntime's own exceptions have no common base
         raise ModelError(f"the ONNX graph does not run: {_reason(error)}") from None
     expected = dry_forward(module, images)
+    if not expected.isfinite().all():
+        raise ModelError("the ONNX graph cannot be checked: the model's own scores are not all finite numbers")
     if found.shape != expected.shape:
         raise ModelError(f"the ONNX graph is wrong: it gives {list(found.shape)}, not {list(expected.shape)}")
-    return float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-12))
+    difference = float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-12))
+    return math.inf if math.isnan(difference) else difference
 
 
 def _tried(inputs: Inputs, images: int) -> Tensor:

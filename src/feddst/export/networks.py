@@ -59,7 +59,7 @@ def difference(module: nn.Module, tensors: Tensors) -> str:
             return f"its {name} has shape {list(value.shape)}, the trained one {list(tensors[name].shape)}"
     # A state dict names a tensor as often as the module uses it.
     extra = sorted(tensors.keys() - module.state_dict().keys())
-    return f"it has no {extra[0]}" if extra else ""
+    return f"it has no {extra[0]!r}" if extra else ""
 
 
 def example(inputs: Inputs, images: int) -> Tensor:

@@ -1,5 +1,6 @@
 """`feddst.export`: what a run has trained, in a file that others can use, with a card beside it."""
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -101,10 +102,12 @@ def _destination(out: str | Path | None, place: Path | None, format: Format, cli
     else:
         assert place is not None
         path = place / (("model" if client is None else f"client-{client}") + SUFFIXES[format])
+    if not path.name:
+        raise OptionError(f"out must name a file, got {path}")
     for wanted in (path, path.with_name(path.name + CARD)):
-        if wanted.exists():
+        if os.path.lexists(wanted):
             raise OptionError(f"{wanted} exists already: name another file with out")
-    if not path.parent.is_dir() and (out is not None):
+    if out is not None and not path.parent.is_dir():
         raise OptionError(f"out must be in a directory that exists, got {path}")
     return path
 

@@ -1,13 +1,14 @@
 """Event files for TensorBoard."""
 
+import json
 import os
 import shlex
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from io import BytesIO
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,14 @@ from feddst.errors import OptionError
 from feddst.experiment import toml
 from feddst.experiment.metrics import Row
 from feddst.experiment.run import Run
-from feddst.experiment.storage import occupied
+from feddst.experiment.storage import occupied, write_atomically
 from feddst.logs.log import Ending, Log
 from feddst.logs.scalars import ALWAYS, GROUPS, scalars
 
 FOLDER = "tensorboard"
 """Where event files are in a run's directory."""
+REMEMBERED = "tensorboard.json"
+"""The file in a run's directory that says in which folder its events are, if that is elsewhere."""
 
 _TAGS = {name: f"{group}/{name}" for group, names in GROUPS.items() for name in names}
 _NAME = "events.out.tfevents."
@@ -30,7 +33,8 @@ _NAME = "events.out.tfevents."
 class TensorBoard(Log):
     """Writes scalars by round, and the config as text.
 
-    Without `directory` they are in each run's own, under `tensorboard`; with it, each run has a folder there.
+    Without `directory` they are in each run's own, under `tensorboard`; with it, each run has a folder there,
+    in which it goes on when it is resumed.
     """
 
     name = "TensorBoard"
@@ -64,9 +68,15 @@ class TensorBoard(Log):
         if self._directory is None:
             assert run.directory is not None
             return run.directory.path / FOLDER
-        name = f"{run.config.method}-seed{run.config.seed}" if run.directory is None else run.directory.path.name
-        folder = self._directory / name
-        return folder if run.rows else next(free for free in _numbered(folder) if not occupied(free))
+        if run.directory is None:
+            return _free(self._directory / f"{run.config.method}-seed{run.config.seed}")
+        path, parent = run.directory.path.resolve(), self._directory.resolve()
+        known = _remembered(path)
+        if known is not None and known.parent == parent:
+            return known
+        folder = _free(parent / path.name)
+        write_atomically(path / REMEMBERED, (json.dumps({"folder": str(folder)}) + "\n").encode())
+        return folder
 
 
 class EventFile:
@@ -140,10 +150,18 @@ def _last_round(folder: Path) -> int | None:
     return int(found.Scalars(tag)[-1].step) if tag in found.Tags()[SCALARS] else 0
 
 
-def _numbered(path: Path) -> Iterator[Path]:
-    yield path
-    for number in count(2):
-        yield path.with_name(f"{path.name}-{number}")
+def _remembered(run: Path) -> Path | None:
+    """The folder that a run's directory names, None if it names none."""
+    try:
+        return Path(json.loads((run / REMEMBERED).read_text())["folder"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _free(path: Path) -> Path:
+    """The path, or the first of `path-2`, `path-3`, … where there is nothing."""
+    others = (path.with_name(f"{path.name}-{number}") for number in count(2))
+    return next(free for free in chain([path], others) if not occupied(free))
 
 
 def _as_block(text: str) -> str:

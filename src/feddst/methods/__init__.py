@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import re
 from typing import Any, TypeVar, get_type_hints
 
 from feddst.methods.base import Card, Method
@@ -18,6 +19,9 @@ from feddst.methods.randommask import RandomMask
 from feddst.methods.signsgd import SignSGD, Votes
 
 M = TypeVar("M", bound=type[Method])
+
+_NAME = re.compile(r"\w+([+.-]\w+)*")
+"""What can be typed in a list of methods, with options of its own after a colon, and be a directory's name."""
 
 METHODS: dict[str, type[Method]] = {
     method.name: method
@@ -64,16 +68,18 @@ def register(method: M) -> M:
     missing = [name for name in ("name", "summary", "card") if name not in vars(method)]
     if missing:
         raise TypeError(f"{method.__name__} must say its own {' and '.join(missing)}")
+    if not isinstance(method.name, str) or not _NAME.fullmatch(method.name):
+        raise ValueError(f"the name of a method must be letters, digits and + - . _ between them, got {method.name!r}")
     if method.name in METHODS:
         raise ValueError(f"a method named {method.name} is registered already: {METHODS[method.name].__name__}")
     known = {name: kind for other in METHODS.values() for name, kind in groups_of(other).items()}
-    for name, kind in groups_of(method).items():
-        if name not in known:
-            OwnGroups.declare(name, kind)
-        elif kind is not known[name]:
+    groups = groups_of(method)
+    for name, kind in groups.items():
+        if kind is not known.get(name, kind):
             raise ValueError(
                 f"{method.__name__}.{name} must be the group {known[name]}, as in other methods, got {kind}"
             )
+    OwnGroups.declare({name: kind for name, kind in groups.items() if name not in known})
     METHODS[method.name] = method
     return method
 

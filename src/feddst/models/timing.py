@@ -18,10 +18,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from feddst.bench.timing import one_thread, timed
 from feddst.errors import ModelError
 from feddst.models.flops import multiply_adds
 from feddst.protocol.model import Layer, LayerTimes, TimeBasis
+from feddst.stopwatch import one_thread, timed
 
 _REPEATS = 30
 

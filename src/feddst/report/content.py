@@ -1,7 +1,7 @@
 """All that a report shows, as plain JSON: the page's scripts draw it, and nothing else."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -69,7 +69,7 @@ def _main_axis(found: Basis, known: Sequence[Axis]) -> Axis | None:
 
 
 def _spread(entries: Sequence[Entry]) -> str:
-    most = max(len(entry.runs) for entry in entries)
+    most = max(entry.evaluated for entry in entries)
     return spread_in_words(most) if most > 1 else "one seed"
 
 
@@ -84,7 +84,7 @@ def _entry(entry: Entry, known: Sequence[Axis]) -> dict[str, Any]:
         "label": entry.label,
         "seeds": entry.seeds,
         "unfinished": entry.unfinished,
-        "best": str(whole(entry)),
+        "best": str(replace(whole(entry), partial=False)),
         "facts": _facts(entry),
         "paths": [str(run.path) for run in entry.runs],
         **_curves(entry, known),
@@ -161,6 +161,7 @@ def _masks(life: MaskLife) -> dict[str, Any]:
         if first is None
         else {
             "layer": first.layer,
+            "side": life.side,
             "maps": [
                 {"round": number, "rows": [[round(1000 * share) for share in row] for row in shown.rows]}
                 for number, shown in life.maps

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import html
 import json
+import os
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -14,6 +15,7 @@ from feddst.errors import CheckpointError
 from feddst.experiment.plots import COLOURS
 from feddst.experiment.storage import write_atomically
 from feddst.report.content import content
+from feddst.report.sources import Paths, as_paths
 
 MARKER = '<meta name="generator" content="feddst report'
 """By this a report is known as ours, and may be replaced."""
@@ -40,13 +42,14 @@ SCRIPTS = (
 )
 
 
-def write_report(paths: Sequence[str | Path], out: str | Path | None = None) -> Path:
+def write_report(paths: Paths, out: str | Path | None = None) -> Path:
     """Write a report on runs as one HTML file, and return where it is.
 
-    `paths` are directories of runs, of comparisons or of reproductions. Without `out` the report goes into the one
-    directory given, or else here. A report is replaced; any other file is left alone and the call refused.
+    `paths` is the directory of a run, of a comparison or of a reproduction, or several of them. Without `out` the
+    report goes into the one directory given, or else here. A report is replaced; any other file is left alone and the
+    call refused.
     """
-    given = [Path(path) for path in paths]
+    given = as_paths(paths)
     target = report_path(given, out)
     refuse_foreign(target)
     page = build(content(given))
@@ -67,7 +70,7 @@ def report_path(paths: Sequence[Path], out: str | Path | None) -> Path:
 
 def refuse_foreign(path: Path) -> None:
     """Raise if a file at `path` is not a report."""
-    if path.exists() and not is_report(path):
+    if os.path.lexists(path) and not is_report(path):
         raise CheckpointError(f"out: {path} exists already and is not a report of feddst: choose another name")
 
 

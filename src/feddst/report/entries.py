@@ -1,9 +1,9 @@
 """Runs that differ in nothing but the seed are one entry of a report, with a name of its own."""
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from feddst.experiment.comparison import Curve
@@ -41,6 +41,11 @@ class Entry:
         return [run.seed for run in self.runs if not run.finished]
 
     @property
+    def evaluated(self) -> int:
+        """How many of the runs have had an evaluation."""
+        return sum(any(row.accuracy is not None for row in run.rows) for run in self.runs)
+
+    @property
     def ends(self) -> list[Row | Point]:
         """The last row of each run that has one."""
         return [run.rows[-1] for run in self.runs if run.rows]
@@ -59,7 +64,13 @@ class Entry:
 
 def group(sources: Sequence[Source]) -> list[Entry]:
     """The entries of all runs, in the order in which they were found; a run that is named twice counts once."""
-    runs = list({run.path.resolve(): run for source in sources for run in source.runs}.values())
+    found: dict[Path, FoundRun] = {}
+    for run in (run for source in sources for run in source.runs):
+        place = run.path.resolve()
+        # Where a run is found twice, a comparison or a record knows its name.
+        if place not in found or not found[place].title:
+            found[place] = run
+    runs = list(found.values())
     groups: list[list[FoundRun]] = []
     for alike in _split(runs, _config_key):
         # Two runs of one config and seed are not two seeds: they were made apart, and stay apart.
@@ -115,10 +126,24 @@ def _labels(groups: Sequence[Sequence[FoundRun]]) -> list[str]:
         name: [runs[0].config for runs, other in zip(groups, names, strict=True) if other == name] for name in names
     }
     told = [name + _difference(alike[name], runs[0].config) for name, runs in zip(names, groups, strict=True)]
-    counts = Counter(told)
+    same = {label: [_place(runs) for runs, other in zip(groups, told, strict=True) if other == label] for label in told}
     return [
-        label if counts[label] == 1 else f"{label} in {_place(runs)}" for label, runs in zip(told, groups, strict=True)
+        label if len(same[label]) == 1 else f"{label} in {told_apart(same[label])[_place(runs)]}"
+        for label, runs in zip(told, groups, strict=True)
     ]
+
+
+def told_apart(paths: Sequence[Path]) -> dict[Path, str]:
+    """Each path without what all of them begin with and end in; whole, if that leaves nothing of one of them."""
+    first = _alike([path.parts for path in paths])
+    last = _alike([path.parts[first:][::-1] for path in paths])
+    short = {path: "/".join(path.parts[first : len(path.parts) - last]) for path in paths}
+    return short if all(short.values()) else {path: str(path) for path in paths}
+
+
+def _alike(paths: Sequence[Sequence[str]]) -> int:
+    """How many of their first parts the paths share."""
+    return next((i for i, parts in enumerate(zip(*paths, strict=False)) if len(set(parts)) > 1), min(map(len, paths)))
 
 
 def _difference(alike: Sequence[Mapping[str, Any]], config: Mapping[str, Any]) -> str:
@@ -127,5 +152,5 @@ def _difference(alike: Sequence[Mapping[str, Any]], config: Mapping[str, Any]) -
     return "".join(parts) + (":…" if len(names) > MANY else "")
 
 
-def _place(runs: Sequence[FoundRun]) -> str:
-    return str(runs[0].path if len(runs) == 1 else runs[0].path.parent)
+def _place(runs: Sequence[FoundRun]) -> Path:
+    return runs[0].path if len(runs) == 1 else runs[0].path.parent

@@ -1,10 +1,12 @@
 """Figures for a two-column paper: one column wide, small type, no title, and told apart in grey too."""
 
 import io
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,6 +19,7 @@ from feddst.report.content import collect
 from feddst.report.curves import Axis, against, axes
 from feddst.report.entries import Entry
 from feddst.report.life import MaskLife, mask_life
+from feddst.report.sources import Paths, as_paths
 from feddst.report.traffic import traffic
 
 if TYPE_CHECKING:
@@ -63,16 +66,14 @@ FAR, SEEN = 20.0, 0.75
 """Points below the best within which lines decide where an axis begins; share of all points that must stay in sight."""
 
 
-def write_figures(
-    paths: Sequence[str | Path], out: str | Path | None = None, format: FigureFormat = "pdf"
-) -> list[Path]:
+def write_figures(paths: Paths, out: str | Path | None = None, format: FigureFormat = "pdf") -> list[Path]:
     """Write figures on runs into the directory `out`, and return where they are.
 
     Without `out` they go into `report-figures` in the one directory given, or here. Figures of an earlier report are
     replaced; any other file of the same name is left alone and the call refused.
     """
     _need_matplotlib()
-    given = [Path(path) for path in paths]
+    given = as_paths(paths)
     folder = figures_path(given, out)
     _, entries = collect(given)
     wanted = figures(entries)
@@ -99,12 +100,12 @@ def figures(entries: Sequence[Entry]) -> dict[str, Callable[[], "Figure"]]:
     """What can be drawn of these entries, by the name of its file."""
     found: dict[str, Callable[[], Figure]] = {}
     for axis in axes(entries):
-        if axis.key in AXES:
+        if axis.key in AXES and any(entry.evaluated for entry in entries):
             found[AXES[axis.key]] = partial(_accuracy, entries, axis)
     if any(entry.ends for entry in entries):
         found["bytes"] = partial(_bytes, entries)
-    for name, life in _moving(entries):
-        found[f"masks-{name}"] = partial(_masks, life)
+    for entry, life in _moving(entries):
+        found[_unused(f"masks-{_file_name(entry.label)}", found)] = partial(_masks, life)
     if not found:
         raise OptionError("RUN: no round has been played yet, so there is nothing to draw")
     return found
@@ -115,18 +116,29 @@ def refuse_foreign(folder: Path, targets: Sequence[Path]) -> None:
     if folder.exists() and not folder.is_dir():
         raise CheckpointError(f"out: {folder} exists already and is not a directory, which figures need")
     for target in targets:
-        if target.exists() and MARKER.encode() not in target.read_bytes():
+        if os.path.lexists(target) and not (target.is_file() and MARKER.encode() in target.read_bytes()):
             raise CheckpointError(
                 f"out: {target} exists already and is not a figure of feddst: choose another directory"
             )
 
 
-def _moving(entries: Sequence[Entry]) -> Iterator[tuple[str, MaskLife]]:
-    """Entries whose masks move, with a name for their file."""
+def _moving(entries: Sequence[Entry]) -> Iterator[tuple[Entry, MaskLife]]:
+    """Entries whose masks move."""
     for entry in entries:
         life = mask_life(entry)
         if life is not None and any(step.entered or step.left for layer in life.layers for step in layer.steps):
-            yield "".join(letter if letter.isalnum() or letter in "+-=._" else "-" for letter in entry.label), life
+            yield entry, life
+
+
+def _file_name(label: str) -> str:
+    return "".join(letter if letter.isalnum() or letter in "+-=._" else "-" for letter in label)
+
+
+def _unused(name: str, used: Iterable[str]) -> str:
+    """The name, or the name with the first free number; on some disks names that differ in case alone are the same."""
+    taken = {each.lower() for each in used}
+    numbered = (f"{name}-{number}" for number in count(2))
+    return next(each for each in chain([name], numbered) if each.lower() not in taken)
 
 
 def _need_matplotlib() -> None:

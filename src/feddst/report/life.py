@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean
 
+import numpy as np
+
 from feddst.experiment.details import Detail, LayerLife, PixelMap
 from feddst.report.curves import kept
 from feddst.report.entries import Entry
@@ -13,6 +15,8 @@ ROUNDS = 120
 """Rounds in which masks moved are added up to at most about so many steps."""
 MAPS = 24
 HISTOGRAMS = 60
+SIDE = 56
+"""Maps of more places a side than this are drawn with fewer squares."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +44,16 @@ class Layer:
 
 @dataclass(frozen=True)
 class MaskLife:
-    """The life of one run's masks; `together` is how many rounds at most a step stands for."""
+    """The life of one run's masks.
+
+    `together` is how many rounds at most a step stands for; a square of a map stands for `side` × `side` places.
+    """
 
     seed: int
     layers: tuple[Layer, ...]
     together: int
     maps: tuple[tuple[int, PixelMap], ...]
+    side: int = 1
 
 
 @dataclass(frozen=True)
@@ -68,8 +76,9 @@ def mask_life(entry: Entry) -> MaskLife | None:
     together = -(-len(moved) // ROUNDS) if moved else 1
     names = list(dict.fromkeys(layer.name for detail in moved for layer in detail.layers))
     shown = [(detail.round, detail.inputs) for detail in details if detail.inputs is not None]
-    maps = tuple(shown[i] for i in kept(len(shown), MAPS))
-    return MaskLife(seed, tuple(_layer(name, moved, together) for name in names), together, maps)
+    side = -(-max((max(len(each.rows), len(each.rows[0])) for _, each in shown), default=1) // SIDE)
+    maps = tuple((shown[i][0], _coarser(shown[i][1], side)) for i in kept(len(shown), MAPS))
+    return MaskLife(seed, tuple(_layer(name, moved, together) for name in names), together, maps, side)
 
 
 def crowds(entry: Entry) -> list[Crowd]:
@@ -87,6 +96,18 @@ def _layer(name: str, moved: Sequence[Detail], together: int) -> Layer:
     lives = [(detail.round, layer) for detail in moved for layer in detail.layers if layer.name == name]
     parts = [lives[i : i + together] for i in range(0, len(lives), together)]
     return Layer(name, lives[-1][1].size, tuple(_step(part) for part in parts))
+
+
+def _coarser(map: PixelMap, side: int) -> PixelMap:
+    """The map with means over `side` × `side` places, or what is left of them at its edges."""
+    if side == 1:
+        return map
+    rows = np.array(map.rows)
+    for axis in (0, 1):
+        starts = np.arange(0, rows.shape[axis], side)
+        counts = np.diff([*starts, rows.shape[axis]])
+        rows = np.add.reduceat(rows, starts, axis) / np.expand_dims(counts, 1 - axis)
+    return PixelMap(map.layer, tuple(tuple(row) for row in rows.tolist()))
 
 
 def _step(part: Sequence[tuple[int, LayerLife]]) -> Step:

@@ -17,6 +17,8 @@ from feddst.experiment.storage import RunDirectory
 from feddst.options import flatten
 
 CONFIG = "config.toml"
+Paths = str | Path | Sequence[str | Path]
+"""One path, or several."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,14 @@ class Source:
     python: bool = False
 
 
+def as_paths(given: Paths) -> list[Path]:
+    """What was given, as a list; raises if there is nothing."""
+    paths = [Path(path) for path in ([given] if isinstance(given, str | Path) else given)]
+    if not paths:
+        raise OptionError("report needs at least one RUN: a run's directory, a comparison's or a reproduction's")
+    return paths
+
+
 def find(path: Path) -> Source:
     """What is at a path; raises if it holds no run."""
     if (path / RECORD).is_file():
@@ -71,11 +81,9 @@ def find(path: Path) -> Source:
 
 def _from_directory(path: Path, title: str = "") -> FoundRun:
     directory = RunDirectory(path)
-    try:
-        config = directory.stored_config()
-    except OptionError as error:
-        raise CheckpointError(f"{path}: {error}") from None
+    config = directory.stored_config()
     rows = directory.rows()
+    _refuse_unsound(path, rows)
     # A round's details are written before its row: those of a killed run may be one round ahead.
     details = directory.details(rows[-1].round) if rows else []
     return FoundRun(
@@ -89,6 +97,14 @@ def _from_directory(path: Path, title: str = "") -> FoundRun:
         finished=directory.finished() is not None,
         details=tuple(details) if details else None,
     )
+
+
+def _refuse_unsound(path: Path, rows: Sequence[Row]) -> None:
+    """Raise at the first accuracy that is none: somebody has edited the file."""
+    for row in rows:
+        for score in (row.accuracy, row.accuracy_worst):
+            if score is not None and not (isinstance(score, int | float) and 0 <= score <= 1):
+                raise CheckpointError(f"{path} is damaged: an accuracy after round {row.round} is {score!r}")
 
 
 def _options(config: RunConfig) -> dict[str, Any]:

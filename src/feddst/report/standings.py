@@ -57,9 +57,7 @@ def table(entries: Sequence[Entry], found: Basis) -> list[list[str]]:
 
 def caption(entries: Sequence[Entry], found: Basis) -> str:
     """What the numbers of the table are."""
-    counts = {len(entry.runs) for entry in entries}
-    most = f"{'up to ' if len(counts) > 1 else ''}{max(counts)}"
-    over = "one seed" if counts == {1} else f"mean ± standard deviation over {most} seeds"
+    over = "one seed" if _most_seeds(entries) <= 1 else f"mean ± standard deviation over {seeds_in_words(entries)}"
     return (
         f"Best mean client accuracy [%] under caps on the upload, {WAYS[found.accounting]}, and in the whole run; "
         f"the worst tenth of the clients at the end; bytes sent in whole runs, measured. {over[0].upper()}{over[1:]}."
@@ -77,13 +75,13 @@ def cell(entry: Entry, found: Basis, cap_gib: float) -> Cell:
     curves = entry.curves(found.accounting)
     reached = [best for curve in curves if (best := curve.best(cap_gib)) is not None]
     short = math.isfinite(cap_gib) and any(_ended_short(entry, curve, cap_gib) for curve in curves)
-    return Cell(tuple(100 * best for best in reached), short, 0 < len(reached) < len(curves), decimals=1)
+    return Cell(tuple(100 * best for best in reached), short, 0 < len(reached) < len(curves))
 
 
 def whole(entry: Entry) -> Cell:
     """The best accuracies that the runs of an entry ever had."""
     scores = [[row.accuracy for row in run.rows if row.accuracy is not None] for run in entry.runs]
-    return Cell(tuple(100 * max(each) for each in scores if each), decimals=1)
+    return Cell(tuple(100 * max(each) for each in scores if each), partial=0 < entry.evaluated < len(entry.runs))
 
 
 def headline(entries: Sequence[Entry], found: Basis, axis: Axis | None) -> list[str]:
@@ -92,7 +90,7 @@ def headline(entries: Sequence[Entry], found: Basis, axis: Axis | None) -> list[
     cells = [cell(entry, found, cap.gib) if cap else whole(entry) for entry in entries]
     ranked = sorted(
         ((entry, score) for entry, score in zip(entries, cells, strict=True) if score.values),
-        key=lambda pair: pair[1].mean,
+        key=lambda pair: mean(pair[1].values),  # not as rounded for the table
         reverse=True,
     )
     if not ranked:
@@ -153,9 +151,8 @@ def _alone(entry: Entry, score: Cell, cap: Cap | None, found: Basis) -> str:
 def _first(ranked: Sequence[tuple[Entry, Cell]], cap: Cap | None, found: Basis) -> str:
     (best, top), *others = ranked
     where = f"With {cap.label} of upload, {WAYS[found.accounting]}," if cap else "Over the whole runs"
-    if len(others) >= FEW:
-        others = [others[0], others[-1]]
-    rest = _joined([f"{entry.label} ({score.mean:.1f})" for entry, score in others])
+    named = [f"{entry.label} ({score.mean:.1f})" for entry, score in others]
+    rest = _joined(named) if len(ranked) <= FEW else f"{named[0]}; {named[-1]} is last of {len(ranked)}"
     return f"{where} {best.label} reaches {top.mean:.1f} % mean client accuracy, followed by {rest}."
 
 
@@ -170,10 +167,19 @@ def _doubt(ranked: Sequence[tuple[Entry, Cell]]) -> str:
 
 
 def _over(entries: Sequence[Entry]) -> str:
-    most = max(len(entry.runs) for entry in entries)
-    if most > 1:
-        return f"Means over {counted(most, 'seed')}."
+    if _most_seeds(entries) > 1:
+        return f"Means over {seeds_in_words(entries)}."
     return "One seed each: small differences say nothing yet." if len(entries) > 1 else "One seed."
+
+
+def seeds_in_words(entries: Sequence[Entry]) -> str:
+    """How many seeds of an entry count, those without an evaluation left out."""
+    same = len({entry.evaluated for entry in entries}) == 1
+    return ("" if same else "up to ") + counted(_most_seeds(entries), "seed")
+
+
+def _most_seeds(entries: Sequence[Entry]) -> int:
+    return max(entry.evaluated for entry in entries)
 
 
 def _saving(best: Entry, last: tuple[Entry, Cell], axis: Axis) -> str:
@@ -188,9 +194,14 @@ def _saving(best: Entry, last: tuple[Entry, Cell], axis: Axis) -> str:
         return ""
     times = other.upload[peak] / above[0]
     return (
-        f"{best.label} needs {above[0]:.3g} {axis.unit} for the {other.mean[peak]:.1f} % that {entry.label} has after "
-        f"{other.upload[peak]:.3g} {axis.unit}: {times:.2g} times less."
+        f"{best.label} needs {_digits(above[0], 3)} {axis.unit} for the {other.mean[peak]:.1f} % "
+        f"that {entry.label} has after {_digits(other.upload[peak], 3)} {axis.unit}: {_digits(times, 2)} times less."
     )
+
+
+def _digits(value: float, count: int) -> str:
+    """A number with so many digits that count, and no exponent."""
+    return f"{float(f'{value:.{count}g}'):,g}"
 
 
 def _still_running(entries: Sequence[Entry]) -> str:

@@ -17,6 +17,8 @@ OTHERS = range(128, 256)
 
 def register(codec: ValueCodec) -> None:
     """Make a codec of your own known under its name and code; both ends must do so."""
+    if not isinstance(codec, ValueCodec):
+        raise TypeError(f"a value codec must be an instance of a class that implements ValueCodec, got {codec!r}")
     for other in CODECS.values():
         if codec.name == other.name or codec.code == other.code:
             raise ValueError(f"a value codec named {other.name} with code {other.code} is registered already")

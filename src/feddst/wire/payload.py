@@ -10,7 +10,7 @@ from torch import Tensor
 
 from feddst.errors import ModelError, WireError
 from feddst.protocol import Tensors
-from feddst.wire.codecs import codec_coded
+from feddst.wire.codecs import OTHERS, codec_coded
 from feddst.wire.header import CHECKED, SIZE, Header, Kind, Packing, pack_checksum, padding, read_header
 from feddst.wire.layout import Field, Layout
 from feddst.wire.masks import most_mask_bytes
@@ -117,7 +117,8 @@ def write_values(
 def read_values(sections: Sections, counts: Sequence[int]) -> list[Tensor]:
     """The tensors of a value section, flat, with the numbers of values that `counts` tells."""
     codec = codec_coded(sections.header.values)
-    return codec.decode(_plain(sections, codec.size(counts)), counts)
+    data = _plain(sections, codec.size(counts))
+    return _decoded(codec, data, counts) if codec.code in OTHERS else codec.decode(data, counts)
 
 
 def write_raw(fields: Sequence[Field], tensors: Tensors) -> bytes:
@@ -176,6 +177,19 @@ def _peak(values: Tensor) -> float:
         return 0.0
     low, high = torch.aminmax(values if values.dtype in _ORDERED else values.double())
     return max(-float(low), float(high))
+
+
+def _decoded(codec: ValueCodec, data: memoryview, counts: Sequence[int]) -> list[Tensor]:
+    """What a codec from elsewhere makes of a stranger's bytes: whatever it trips over, it is the bytes that go."""
+    try:
+        found = codec.decode(data, counts)
+    except WireError:
+        raise
+    except Exception as error:
+        raise WireError(f"{codec.name} cannot read the values: {type(error).__name__}: {error}") from error
+    if [value.numel() for value in found] != list(counts):
+        raise WireError(f"{codec.name} makes other numbers of values than {', '.join(map(str, counts))}")
+    return found
 
 
 def _plain(sections: Sections, size: int) -> memoryview:

@@ -23,7 +23,7 @@ from feddst.engines.flower.engine import FlowerEngine
 from feddst.engines.flower.post import Answer
 from feddst.engines.select import make_engine
 from feddst.errors import OptionError
-from feddst.experiment.config import CHANGEABLE, RunConfig, with_pins
+from feddst.experiment.config import CHANGEABLE, RunConfig, options_to_store
 from feddst.experiment.lines import Lines
 from feddst.experiment.loop import Watcher, play
 from feddst.experiment.metrics import Row
@@ -31,7 +31,7 @@ from feddst.experiment.run import Run
 from feddst.experiment.session import built_in, open_run, run_directory
 from feddst.experiment.storage import identity_of
 from feddst.models import ModuleSource, initial_model, make_module
-from feddst.options import flatten, updated, validate
+from feddst.options import updated, validate
 
 EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]
 """Tests a model: takes the round and the weights, as Flower's own strategies have it."""
@@ -240,7 +240,7 @@ def metrics_of(row: Row) -> MetricRecord:
 
 def name_of(run: Run, module: nn.Module) -> str:
     """What clients call a run, by which they keep what they keep: the same when it is resumed."""
-    options = {name: value for name, value in flatten(with_pins(run.config)).items() if name not in CHANGEABLE}
+    options = {name: value for name, value in options_to_store(run.config).items() if name not in CHANGEABLE}
     text = json.dumps(options, sort_keys=True) + identity_of(initial_model(module), run.federation)
     return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 

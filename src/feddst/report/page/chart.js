@@ -3,6 +3,7 @@
 const DASHES = ["", "7 4", "2 3", "8 3 2 3"];
 const COLOURS = 7;
 const LETTERS = 26;
+const SAMPLE = 16; // pixels of a line in front of its name
 
 function colour(i) {
   return `var(--c${i % COLOURS})`;
@@ -18,6 +19,11 @@ function swatch(i) {
     { width: 22, height: 10, viewBox: "0 0 22 10", class: "swatch", "aria-hidden": "true" },
     svg("line", { x1: 1, y1: 5, x2: 21, y2: 5, stroke: colour(i), "stroke-width": 3, "stroke-dasharray": dash(i) }),
   );
+}
+
+// A piece of an entry's line, to stand before its name in a picture: some of the colours are too light for words.
+function sample(x, y, i) {
+  return svg("line", { x1: x.toFixed(1), y1: y.toFixed(1), x2: (x + SAMPLE).toFixed(1), y2: y.toFixed(1), stroke: colour(i), "stroke-width": 3, "stroke-dasharray": dash(i) });
 }
 
 // spec: {width, height, label, series: [{index, label, x, mean, low?, high?}], x: {title, unit, log, caps}, y: {title, domain}, named}
@@ -42,7 +48,7 @@ function laidOut(spec) {
   const named = spec.named && spec.width > 640 && spec.series.length <= 14;
   const longest = Math.max(30, ...spec.series.map((each) => widthOf(shortened(each.label, LETTERS))));
   const plot = { ...spec, named, left: 46, top: spec.x.caps?.length ? 40 : 24, bottom: spec.height - 44, clip: `clip${(clips += 1)}` };
-  plot.right = spec.width - (named ? 14 + longest : 14);
+  plot.right = spec.width - (named ? 18 + SAMPLE + longest : 14);
   const xs = spec.series.flatMap((each) => each.x);
   const positive = xs.filter((value) => value > 0);
   const most = Math.max(1e-9, ...xs);
@@ -127,8 +133,7 @@ function namesOf(plot) {
   const heights = spreadOut(wanted, 17, plot.top, plot.bottom);
   const names = svg("g", { class: "names" });
   ends.forEach((each, i) => {
-    const name = text(plot.right + 10, heights[i] + 4, shortened(each.label, LETTERS), { fill: colour(each.index) });
-    names.append(name);
+    names.append(sample(plot.right + 10, heights[i], each.index), text(plot.right + SAMPLE + 16, heights[i] + 4, shortened(each.label, LETTERS)));
   });
   return names;
 }

@@ -63,9 +63,12 @@ function stage(draw, source) {
 }
 
 let onPaper = false;
+let unfolded = [];
 for (const [name, value] of [["beforeprint", true], ["afterprint", false]]) {
   window.addEventListener(name, () => {
     onPaper = value;
+    if (onPaper) unfolded = [...document.querySelectorAll("details.printed:not([open])")];
+    for (const folded of unfolded) folded.open = onPaper;
     redrawn.forEach((update) => update());
   });
 }

@@ -35,6 +35,7 @@ function histogram(entry, index, host) {
   const drawn = stage((width) => bars(clients[state.at], index, Math.min(width, 900)), host);
   const show = () => {
     const each = clients[state.at];
+    slider.setAttribute("aria-valuetext", `round ${each.round}`);
     said.textContent = `round ${each.round}: mean ${percent(100 * each.mean)}${each.worst === null ? "" : `, worst tenth ${percent(100 * each.worst)}`}`;
     drawn.update();
   };

@@ -26,13 +26,18 @@ function tile(entry, i) {
   const drawn = el(
     "article",
     { class: "tile" },
-    el("h2", null, swatch(i), entry.label),
+    el("h2", null, swatch(i), el("span", null, breakable(entry.label))),
     el("p", { class: "big" }, best, best === "–" ? null : el("small", null, " %"), spread ? el("small", null, ` ± ${spread}`) : null),
     el("p", { class: "soft facts" }, entry.facts.map((fact) => el("span", null, fact))),
     entry.unfinished.length ? el("p", { class: "flag" }, unfinishedWords(entry)) : null,
   );
   drawn.style.setProperty("--own", colour(i));
   return drawn;
+}
+
+// Words that are rather broken after a sign than within a name.
+function breakable(words) {
+  return words.split(/(?<=[+:=/])/).flatMap((part) => [part, el("wbr")]);
 }
 
 function unfinishedWords(entry) {

@@ -3,7 +3,7 @@
 function drawMasks(data) {
   const host = section("masks");
   const numbered = data.entries.map((entry, index) => ({ entry, index }));
-  const alive = numbered.filter(({ entry }) => entry.masks && (entry.masks.layers.length || entry.masks.inputs));
+  const alive = numbered.filter(({ entry }) => entry.masks && !isDense(entry.masks) && (entry.masks.layers.length || entry.masks.inputs));
   put(
     host,
     note(
@@ -18,12 +18,18 @@ function hasMoved(layer) {
   return layer.entered.some(Boolean) || layer.left.some(Boolean);
 }
 
+function isDense({ layers }) {
+  return layers.length > 0 && layers.every((layer) => layer.active.every((active) => active === layer.size));
+}
+
 function silent(numbered) {
   const names = (list) => list.map(({ entry }) => entry.label).join(", ");
   const without = numbered.filter(({ entry }) => !entry.details);
-  const still = numbered.filter(({ entry }) => entry.details && !entry.masks.layers.some(hasMoved));
+  const dense = numbered.filter(({ entry }) => entry.details && isDense(entry.masks));
+  const still = numbered.filter(({ entry }) => entry.details && !isDense(entry.masks) && !entry.masks.layers.some(hasMoved));
   const words = [];
   if (without.length) words.push(`No details were kept by: ${names(without)}. Runs made by this version of feddst keep them.`);
+  if (dense.length) words.push(`Dense, with all weights active: ${names(dense)}.`);
   if (still.length) words.push(`The mask never moved in: ${names(still)}.`);
   return words;
 }

@@ -4,10 +4,12 @@ const LEVELS = 16;
 const FILM = 8;
 
 function pixelMaps(inputs) {
-  const { maps, layer } = inputs;
+  const { maps, layer, side } = inputs;
+  const square = side > 1 ? `Each square stands for ${side} × ${side} places of the layer’s input` : "Each square is a place of the layer’s input";
   const values = maps.flatMap((map) => map.rows.flat());
-  const range = [Math.min(...values), Math.max(...values)];
-  const change = Math.max(1, ...maps.flatMap((map) => map.rows.flatMap((row, y) => row.map((value, x) => Math.abs(value - maps[0].rows[y][x])))));
+  const range = [Math.min, Math.max].map((choose) => values.reduce((a, b) => choose(a, b)));
+  const moved = maps.flatMap((map) => map.rows.flatMap((row, y) => row.map((value, x) => Math.abs(value - maps[0].rows[y][x]))));
+  const change = moved.reduce((a, b) => Math.max(a, b), 1);
   const now = el("div", { class: "map" });
   const since = el("div", { class: "map" });
   const said = el("output", null);
@@ -34,7 +36,7 @@ function pixelMaps(inputs) {
     "div",
     { class: "inputs" },
     el("h4", null, `Where ${layer} looks`),
-    note(`Each square is a place of the layer’s input; the stronger its tone, the more of the weights that begin there are active: from ${share(range[0], 1000)} to ${share(range[1], 1000)}.`),
+    note(`${square}; the stronger its tone, the more of the weights that begin there are active: from ${share(range[0], 1000)} to ${share(range[1], 1000)}.`),
     el(
       "div",
       { class: "maps" },

@@ -7,10 +7,11 @@ function drawStandings(data) {
     scrolled(
       el(
         "table",
-        { class: "numbers" },
+        { class: heading.length > 6 ? "numbers many" : "numbers" },
         el("thead", null, el("tr", null, heading.map((word) => el("th", { scope: "col" }, word)))),
         el("tbody", null, lines.map((words, i) => standing(words, i, lines))),
       ),
+      "Best accuracy under upload caps",
     ),
     data.table.notes.map(note),
   );
@@ -29,6 +30,6 @@ function isBest(lines, row, column) {
   return lines.length > 1 && scores[row] === Math.max(...scores.filter((score) => !Number.isNaN(score)));
 }
 
-function scrolled(table) {
-  return el("div", { class: "scrolled", tabindex: 0, role: "group", "aria-label": "Table" }, table);
+function scrolled(table, label) {
+  return el("div", { class: "scrolled", tabindex: 0, role: "group", "aria-label": label }, table);
 }

@@ -41,7 +41,7 @@ function trafficBars(sent, round, width) {
   drawn.classList.add("bars");
   sent.forEach(({ entry, index }, i) => {
     const top = 78 * i;
-    drawn.append(text(0, top + 14, shortened(entry.label, Math.floor(width / 7.5)), { fill: colour(index), class: "strong" }));
+    drawn.append(sample(0, top + 10, index), text(SAMPLE + 8, top + 14, shortened(entry.label, Math.floor((width - 24) / 7.5)), { class: "strong" }));
     [["up", entry.traffic.up], ["down", entry.traffic.down]].forEach(([way, parts], k) => {
       const y = top + 22 + 22 * k;
       drawn.append(text(left - 10, y + 13, way, { "text-anchor": "end" }));
