@@ -5,49 +5,53 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CHROMIUM := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
 
-.PHONY: run test test-browser test-flower lint docs docs-serve wheel test-wheel clean
+.PHONY: help run test test-browser test-flower lint docs docs-serve wheel test-wheel clean
 
 $(READY): pyproject.toml constraints.txt CMakeLists.txt $(wildcard native/*)
+	@echo 'installing into $(VENV); this takes a few minutes the first time'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@ls src/feddst/_native.*so >/dev/null 2>&1 || echo 'feddst._native could not be built, so feddst goes without it;' \
 		'to see why: $(BIN)/pip install --verbose --editable .'
 	touch $@
 
-run: $(READY)
+help: ## list what there is
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-14s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: $(READY) ## install, and compare three methods on MNIST
 	$(BIN)/feddst compare --preset quick --out runs/quick
 
-lint: $(READY)
+lint: $(READY) ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
 # In a browser too where there is one.
-test: lint
+test: lint ## lint, then all tests but those of test-flower
 	$(BIN)/python -m pytest --numprocesses 2 -m '$(if $(CHROMIUM),not deployment,not deployment and not browser)'
 	@$(if $(CHROMIUM),true,echo 'There is no Chromium here: reports were not looked at in a browser.')
 
-test-browser: $(READY)
+test-browser: $(READY) ## the tests that look at a report in Chromium
 	$(BIN)/python -m pytest -m browser
 
-test-flower: $(READY)
+test-flower: $(READY) ## the tests that start Flower's own processes: minutes
 	$(BIN)/python -m pytest -m deployment --durations 5
 
 # The wheel is built from the source distribution, so that this too is known to hold everything.
-wheel: $(READY)
+wheel: $(READY) ## the source distribution and the wheel, into dist/
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'build>=1.2'
 	rm -rf dist
 	FEDDST_REQUIRE_NATIVE=1 $(BIN)/python -m build --outdir dist
 
-test-wheel: $(READY)
+test-wheel: $(READY) ## try that wheel in an empty environment
 	$(BIN)/python scripts/try_wheel.py dist
 
 # The variable silences a notice on the theme's own future.
-docs: $(READY)
+docs: $(READY) ## the documentation as a site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-docs-serve: $(READY)
+docs-serve: $(READY) ## the same on loopback, made again as pages change
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --dev-addr 127.0.0.1:8000
 
-clean:
+clean: ## remove what the others made
 	rm -rf $(VENV) build dist site src/feddst/_native.*so .mypy_cache .ruff_cache .pytest_cache .hypothesis

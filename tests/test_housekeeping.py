@@ -90,6 +90,7 @@ def test_targets_are_real_ones_and_the_guide_lists_them_all() -> None:
     [phony] = re.findall(r"^\.PHONY: (.*)$", MAKEFILE, re.MULTILINE)
     assert set(phony.split()) == TARGETS
     assert set(re.findall(r"^\| `make ([\w-]+)` \|", CONTRIBUTING, re.MULTILINE)) == TARGETS
+    assert set(re.findall(r"^([\w-]+):.* ## \w", MAKEFILE, re.MULTILINE)) == TARGETS  # which `make help` lists
 
 
 def test_markers_are_those_that_the_guide_names() -> None:

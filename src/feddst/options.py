@@ -206,7 +206,7 @@ def updated(config: T, values: Mapping[str, Any]) -> T:
     known = {opt.name: opt for opt in options_of(type(config))}
     for name in values:
         if name not in known:
-            raise OptionError(f"unknown option {name!r}{hint(name, known)}")
+            raise OptionError(f"unknown option {name!r}{option_hint(name, known)}")
     changed: T = _replace(config, {name: known[name].check(value) for name, value in values.items()})
     return changed
 
@@ -244,6 +244,19 @@ def hint(word: Any, known: Iterable[Any]) -> str:
     """`; did you mean 'x'?` for the nearest known word, or nothing."""
     near = difflib.get_close_matches(str(word), [str(k) for k in known], n=1, cutoff=0.5)
     return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def option_hint(name: str, known: Iterable[str], mark: str = "'{}'") -> str:
+    """The same for options, which are also known by what follows the last dot: `level` is `sparsity.level`.
+
+    `mark` is how a name is written.
+    """
+    called: dict[str, list[str]] = {}
+    for full in known:
+        for word in {full, full.rpartition(".")[2]}:
+            called.setdefault(word, []).append(full)
+    near = difflib.get_close_matches(name, called, n=1, cutoff=0.5)
+    return f"; did you mean {' or '.join(map(mark.format, called[near[0]]))}?" if near else ""
 
 
 def one_of(choices: Iterable[Any]) -> str:

@@ -11,14 +11,19 @@ Call = Callable[..., Any]
 CASES = [
     ("rnu", "unknown command 'rnu'; did you mean 'run'?"),
     ("zzz", "unknown command 'zzz'; it must be one of run, compare, reproduce, report, export, flower simulate"),
-    ("data", "unknown command 'data'; did you mean 'data show'?"),
     ("data shwo", "unknown command 'data shwo'; did you mean 'data show'?"),
     ("run --sparisty.level 0.5", "unknown option --sparisty.level; did you mean --sparsity.level?"),
+    ("run --level 0.5", "unknown option --level; did you mean --sparsity.level?"),
+    ("run --every 5", "unknown option --every; did you mean --readjust.every or --prunefl.every?"),
+    ("compare --resume", "unknown option --resume: the same command with the same --out goes on"),
+    ("reproduce table1 --resume", "unknown option --resume: the same command with the same --out goes on"),
+    ("run --resume runs/x", "unexpected argument 'runs/x'; did you mean --out runs/x?"),
     ("data show --sparsity.level 0.5", "unknown option --sparsity.level"),
     ("run --method fedts", "got 'fedts'; did you mean 'feddst'?"),
     ("compare --methods fedavgm,radnommask", "got 'radnommask'; did you mean 'randommask'?"),
     ("run --preset tabel1-feddst", "unknown preset 'tabel1-feddst'; did you mean 'table1-feddst'?"),
     ("presets qiuck", "unknown preset 'qiuck'; did you mean 'quick'?"),
+    ("run --preset nope", "unknown preset 'nope'; `feddst presets` lists them"),
     ("run --preset table1", "preset table1 is for `feddst compare`, not for `feddst run`"),
     ("compare --preset table1-feddst", "preset table1-feddst is for `feddst run`, not for `feddst compare`"),
     ("run --sparsity.level 1", "sparsity.level must be in [0, 1), got 1.0"),
@@ -26,7 +31,7 @@ CASES = [
     ("run --model.head sotfmax", "must be one of logits, softmax, got 'sotfmax'; did you mean 'softmax'?"),
     ("run --rounds 0", "rounds is 0 and so is cap_gib"),
     ("run --cohort.size 401", "cohort.size must be at most data.clients (400), got 401"),
-    ("run --data.clients 4000", "data.clients"),
+    ("run --data.clients 4000", "images; lower data.clients or data.images_per_class, or choose data.partition"),
     ("data show --data.clients 4000", "data.clients"),
     ("run --method fedavgm --sparsity.level 0.5", "sparsity.level has no effect on fedavgm"),
     ("run --method fedavg --local.momentum 0.5", "local.momentum is fixed at 0.0 by fedavg"),
@@ -58,10 +63,9 @@ def test_bad_input_is_one_line_and_leaves_nothing_behind(
     monkeypatch.setattr("feddst.data.cifar.fetch", refuse_to_download)
     outcome = feddst(line)
     assert outcome.code == 2
-    complaints = [text for text in outcome.err.splitlines() if text.startswith("feddst: ")]
-    assert len(complaints) == 1
-    assert message in complaints[0]
-    assert "Traceback" not in outcome.err
+    [complaint] = outcome.err.splitlines()
+    assert complaint.startswith("feddst: ")
+    assert message in complaint
     assert list(tmp_path.iterdir()) == []
 
 

@@ -52,7 +52,6 @@ def test_help(feddst: Call) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("bench", "unknown command 'bench'; did you mean 'bench gpu'?"),
         ("bench wrie", "unknown command 'bench wrie'; did you mean 'bench wire'?"),
         ("bench wire --networks mnist", "networks must be one of mnist-cnn, cifar10-cnn, cifar100-cnn, resnet18, got"),
         ("bench wire --levels 1", "levels must be in [0, 1), got 1.0"),

@@ -21,7 +21,7 @@ def test_a_run_is_exported_into_its_directory(feddst: Call, tmp_path: Path, smal
     assert (outcome.code, outcome.err) == (0, "")
     size = (tmp_path / "here/model.fdst").stat().st_size
     lines = outcome.out.splitlines()
-    assert lines[0].startswith(f"model  here/model.fdst: {size:,} bytes; all values take ")
+    assert lines[0].startswith(f"model  here/model.fdst: {size:,} bytes; dense it would be ")
     assert lines[1] == "card   here/model.fdst.md"
     images = tiny_mnist.inputs(tiny_mnist.test_images)
     assert torch.equal(load_model("here/model.fdst")(images), load_model("here")(images))
@@ -31,12 +31,14 @@ def test_a_run_is_exported_into_its_directory(feddst: Call, tmp_path: Path, smal
 
 def test_a_file_is_not_overwritten(feddst: Call, tmp_path: Path, small: str) -> None:
     feddst(f"run --rounds 1 {small} --out here")
-    assert feddst("export here --out mine.safetensors").code == 0
+    first = feddst("export here --out mine.safetensors")
+    assert first.code == 0
+    assert first.out.splitlines()[0].endswith(" bytes")
     before = (tmp_path / "mine.safetensors").read_bytes()
     outcome = feddst("export here --out mine.safetensors")
     assert (outcome.code, outcome.err) == (
         2,
-        "feddst: mine.safetensors exists already: name another file with out\n",
+        "feddst: mine.safetensors exists already: name another file with out (--out on the command line)\n",
     )
     assert (tmp_path / "mine.safetensors").read_bytes() == before
 

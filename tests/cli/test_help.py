@@ -38,6 +38,16 @@ def test_every_command_has_its_help(feddst: Call, name: str) -> None:
     assert all(f"--{option.name}" in shown for option in COMMANDS[name].options())
 
 
+@pytest.mark.parametrize("group", ["data", "flower", "bench"])
+@pytest.mark.parametrize("asked", ["", " --help", " -h"])
+def test_a_group_lists_its_commands(feddst: Call, group: str, asked: str) -> None:
+    outcome = feddst(group + asked)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.startswith(f"usage: feddst {group} COMMAND [options]\n")
+    listed = [line.split()[0] for line in outcome.out.splitlines() if line.startswith("  ")]
+    assert [f"{group} {name}" for name in listed] == [name for name in COMMANDS if name.split()[0] == group]
+
+
 def test_help_declares_every_option_with_its_default(feddst: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "90")
     lines = feddst("run --help").out.splitlines()
@@ -71,10 +81,22 @@ def test_data_show_takes_the_data_options_alone(feddst: Call) -> None:
     assert names == {"--seed", "--out"} | {f"--{opt.name}" for opt in options_of(DataConfig, "data.")}
 
 
-def test_methods_and_presets_are_listed_one_a_line(feddst: Call) -> None:
-    sent, _, said = feddst("methods").out.partition("\n\n")
-    for table in (sent, said):
-        assert [line.split()[0] for line in table.splitlines()[1:]] == list(METHODS)
+@pytest.mark.parametrize("columns", [80, 100])
+@pytest.mark.parametrize("line", ["methods", "methods --costs"])
+def test_methods_are_listed_on_a_page(feddst: Call, monkeypatch: pytest.MonkeyPatch, line: str, columns: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = feddst(line).out.splitlines()
+    assert [line.split()[0] for line in lines if line[0] != " "] == ["method", *METHODS]
+    assert max(map(len, lines)) <= columns
+
+
+def test_a_listing_has_every_word_of_its_cells(feddst: Call) -> None:
+    listed = feddst("methods").out.split()
+    for method in METHODS.values():
+        assert set(f"{method.summary} {method.card.result}".split()) <= set(listed)
+
+
+def test_presets_are_listed_one_a_line(feddst: Call) -> None:
     presets = feddst("presets").out.splitlines()[1:]
     assert [line.split()[0] for line in presets] == list(PRESETS)
 

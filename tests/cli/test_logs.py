@@ -46,8 +46,11 @@ def test_both_logs_at_once(feddst: Call, tmp_path: Path, small: str, monkeypatch
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"file:{tmp_path}/store")
     outcome = feddst(f"run --rounds 1 {small} --out here --log tensorboard,mlflow")
     assert outcome.code == 0
-    lines = outcome.err.splitlines()
-    assert lines[1:3] == ["TensorBoard: tensorboard --logdir here", f"MLflow: file:{tmp_path}/store, experiment feddst"]
+    assert outcome.err.splitlines()[:3] == [
+        "MLflow: preparing its store, which takes some seconds",
+        "TensorBoard: tensorboard --logdir here",
+        f"MLflow: file:{tmp_path}/store, experiment feddst",
+    ]
     assert steps(tmp_path / "here/tensorboard") == [1]
     assert (tmp_path / "here/mlflow.json").is_file()
 
@@ -113,9 +116,12 @@ def test_the_examples_of_the_page_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     page = (Path(__file__).parents[2] / "docs/watching.md").read_text()
-    watched, goal = [block.partition("```")[0] for block in page.split("```python\n")[1:]]
-    exec(compile(watched, "watching.md", "exec"), {"__name__": "watching"})
+    watched, silent, goal = [block.partition("```")[0] for block in page.split("```python\n")[1:]]
+    names: dict[str, Any] = {"__name__": "watching"}
+    exec(compile(watched, "watching.md", "exec"), names)
     assert [path.name for path in (tmp_path / "events").iterdir()] == ["watched"]
     capsys.readouterr()
+    exec(compile(silent, "watching.md", "exec"), names)
+    assert capsys.readouterr() == ("", "")
     exec(compile(goal, "watching.md", "exec"), {"__name__": "watching"})
     assert capsys.readouterr().out == "False 1\n"

@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
+from feddst.data import Dataset
 from feddst.experiment import toml
 
 Call = Callable[..., Any]
@@ -154,6 +155,17 @@ def test_a_warning_is_one_line(feddst: Call, small: str, monkeypatch: pytest.Mon
     warnings = [line for line in outcome.err.splitlines() if "warning" in line]
     assert len(warnings) == 1
     assert warnings[0].startswith("feddst: warning: the model or a codec cannot be rebuilt in worker processes")
+    assert "engine.workers to 1" in warnings[0]
+
+
+def test_a_run_that_began_in_python_is_refused_before_anything_is_said_of_its_data(
+    feddst: Call, tmp_path: Path, small: str, tiny_mnist: Dataset
+) -> None:
+    assert feddst(f"run --rounds 2 {small} --out here").code == 0
+    tiny_mnist.train_images.neg_()
+    refused = feddst("run --resume --out here --rounds 3")
+    assert refused.code == 2
+    assert refused.err.startswith("feddst: here/checkpoint.safetensors was written with another model or other data")
 
 
 def test_a_bug_is_not_hidden(feddst: Call, small: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,7 +71,8 @@ SHAPES = [as_folder, below_a_folder, as_tar, as_tar_below_a_folder]
 def test_images_are_read_in_order_of_class_and_name(root: Path, shape: Callable[[Path], Path]) -> None:
     (root / "README").write_text("beside the folders")
     (root / "train" / "labels.csv").write_text("not an image")
-    (root / "train" / "cat" / ".hidden").write_text("not an image")
+    for name in (".hidden", "Thumbs.db", "desktop.ini"):
+        (root / "train" / "cat" / name).write_text("not an image")
     data = load_folder(shape(root))
     assert data.classes == ("ant", "cat")
     assert data.train_images.shape == (3, 3, 2, 4)

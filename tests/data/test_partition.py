@@ -240,7 +240,10 @@ def test_largest_remainders_by_hand() -> None:
 def test_too_few_images(kind: str) -> None:
     with pytest.raises(OptionError) as refused:
         split(balanced(10, 100), DataConfig(partition=kind), 0)  # type: ignore[arg-type]
-    assert str(refused.value) == "data.clients 400 × 40 images = 16000 but the training set has 1000 images"
+    assert str(refused.value) == (
+        "data.clients 400 × 40 images = 16000 but the training set has 1000 images; "
+        "lower data.clients or data.images_per_class, or choose data.partition dirichlet"
+    )
 
 
 @pytest.mark.parametrize(
@@ -252,11 +255,13 @@ def test_too_few_images(kind: str) -> None:
         ),
         (
             DataConfig(clients=2, classes_per_client=2, images_per_class=5),
-            "data.clients 2 × data.classes_per_client 2 = 4 lots of data.images_per_class 5, but the classes have 3",
+            "data.clients 2 × data.classes_per_client 2 = 4 lots of data.images_per_class 5, but the classes have 3; "
+            "lower data.clients or data.images_per_class, or choose data.partition dirichlet",
         ),
         (
             DataConfig(partition="dirichlet", clients=10, min_images=3),
-            "data.clients 10 × data.min_images 3 = 30 but the training set has 24 images",
+            "data.clients 10 × data.min_images 3 = 30 but the training set has 24 images; "
+            "lower data.clients or data.min_images",
         ),
         (DataConfig(clients=0), "data.clients must be at least 1, got 0"),
     ],

@@ -81,7 +81,7 @@ def test_a_module_from_the_users_script_stays_in_one_process(
     assert not can_travel(module)
     with closing(make_engine(EngineConfig(workers=2), module, dataset)) as engine:
         assert isinstance(engine, ReferenceEngine)
-    assert "using one process" in caplog.text
+    assert "so one process trains all clients" in caplog.text
 
 
 @pytest.mark.parametrize("device", ["tpu", "gpu", "mps", "cuda:99", ""])

@@ -1,5 +1,6 @@
 """The example scripts do what they say."""
 
+import itertools
 import re
 import runpy
 import sys
@@ -25,7 +26,10 @@ def test_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["sweep.py", *words.split()])
     runpy.run_path(str(EXAMPLES / "sweep.py"), run_name="__main__")
-    heading, *rows, picture = capsys.readouterr().out.splitlines()
+    seen = capsys.readouterr()
+    for level, codec in itertools.product(("0.5", "0.9"), ("float32", "q4")):
+        assert f"feddst:sparsity.level={level}:wire.values={codec}, seed 0, round 1: " in seen.err
+    heading, *rows, picture = seen.out.splitlines()
     assert heading.split() == ["sparsity", "float32", "q4"]
     assert [row.split()[0] for row in rows] == ["0.5", "0.9"]
     sent = [[float(upload) for upload in re.findall(r"([\d.]+) MiB", row)] for row in rows]

@@ -66,6 +66,11 @@ def test_places_without_a_model_are_named(tmp_path: Path) -> None:
         feddst.load(tmp_path / "missing")
     with pytest.raises(CheckpointError, match="holds no run"):
         feddst.load(tmp_path)
+    for name in ("feddst-seed1", "fedavgm-seed0"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.toml").touch()
+    with pytest.raises(CheckpointError, match=r"; it holds runs: choose one of fedavgm-seed0, feddst-seed1$"):
+        feddst.load(tmp_path)
     (tmp_path / "model.onnx").write_bytes(b"graph")
     with pytest.raises(CheckpointError, match="programs such as onnxruntime"):
         feddst.load(tmp_path / "model.onnx")

@@ -1,8 +1,10 @@
 """MLflow's own client reads back what was logged: from a store of files, which is quick, and from the usual one."""
 
+import contextlib
 import json
 import logging
 import os
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from feddst.experiment.metrics import Row
 from feddst.experiment.run import Run
 from feddst.logs import MLflow, Several
 from feddst.logs.mlflow_manners import PATIENCE, mannered
+from feddst.logs.mlflow_store import make_whole
 from feddst.logs.scalars import GROUPS
 from feddst.options import flatten
 
@@ -186,6 +189,38 @@ def test_a_store_that_breaks_is_one_warning_and_the_same_run(
 def test_a_store_that_cannot_be_used_is_known_before_any_work() -> None:
     with pytest.raises(OptionError, match=r"MLflow's store cannot be used: .*'nonsense"):
         MLflow("nonsense://there").check()
+
+
+def test_a_store_whose_making_is_stopped_leaves_nothing_and_one_that_is_made_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "mlflow.db"
+
+    def stopped(uri: str) -> None:
+        Path(uri.removeprefix("sqlite:///")).write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        make_whole(f"sqlite:///{path}", stopped)
+    assert list(tmp_path.iterdir()) == []
+    make_whole(f"sqlite:///{path}", lambda uri: Path(uri.removeprefix("sqlite:///")).write_bytes(b"whole"))
+    make_whole(f"sqlite:///{path}", stopped)  # it is there: nothing to do
+    make_whole("file:elsewhere", stopped)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == {"mlflow.db": b"whole"}
+
+
+def test_a_half_made_store_is_one_line_that_says_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "mlflow.db"
+    with contextlib.closing(sqlite3.connect(path)) as base:
+        base.execute("CREATE TABLE alembic_version (version_num VARCHAR(32))")
+        base.execute("CREATE TABLE experiments (name TEXT)")
+        base.execute("INSERT INTO alembic_version VALUES ('451aebb31d03')")
+        base.commit()
+    with pytest.raises(OptionError) as error:
+        MLflow(f"sqlite:///{path}").check()
+    message = str(error.value)
+    assert message.startswith("MLflow's store cannot be used: ")
+    assert message.endswith(f"; if {path} is half-made or of another MLflow, move it away, and a new one is made")
+    assert "[SQL" not in message
+    assert len(message) < 300 + len(str(path))
 
 
 def test_missing_packages_are_named_with_what_installs_them(monkeypatch: pytest.MonkeyPatch) -> None:

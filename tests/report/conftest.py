@@ -51,7 +51,7 @@ def row(number: int, accuracy: float | None, mib: float = 1.0) -> Row:
 def detail(number: int, entered: int = 0, apart: float | None = None) -> Detail:
     """An evaluated round with two layers, of which the second never moves."""
     layers = (LayerLife("fc1.weight", 100, 20, entered, entered, apart), LayerLife("fc2.weight", 10, 10, 0, 0))
-    shares = tuple(tuple((x + y + number) / 40 for x in range(4)) for y in range(3))
+    shares = tuple(tuple((x + y + number) % 40 / 40 for x in range(4)) for y in range(3))
     counts = [0] * 20
     counts[number % 20], counts[19] = 3, 1
     return Detail(number, layers, tuple(counts), PixelMap("fc1.weight", shares))

@@ -303,3 +303,52 @@ def test_runs_without_rounds_or_details_say_so(seen: Seen, make_run: MakeRun) ->
     assert "No details were kept by: feddst." in words
     assert "not finished" in words
     assert seen.complaints == []
+
+
+def test_names_of_marks_that_are_close_do_not_overprint(seen: Seen, make_run: MakeRun) -> None:
+    counts = (0,) * 19 + (4,)
+    run = make_run("run", [0.99], [Detail(1, clients=counts)])
+    rows = (run / "metrics.jsonl").read_text()
+    (run / "metrics.jsonl").write_text(rows.replace('"accuracy_worst": 0.495', '"accuracy_worst": 0.98'))
+    page = seen.open(write_report(run))
+    boxes = [each.bounding_box() for each in page.locator("#clients .histogram text.strong").all()]
+    left, right = sorted((box for box in boxes if box is not None), key=lambda box: box["x"])
+    assert left["x"] + left["width"] <= right["x"]
+    picture = page.locator("#clients .histogram").bounding_box()
+    assert picture is not None
+    assert right["x"] + right["width"] <= picture["x"] + picture["width"] + 1
+
+
+def test_a_line_that_ends_early_is_led_to_its_name(seen: Seen, report: Path) -> None:
+    page = seen.open(report)
+    assert page.locator("#accuracy .leader").count() == 2  # of 15 MiB, feddst and randommask have sent 4
+    page.locator("#accuracy input[value=rounds]").check()
+    assert page.locator("#accuracy .leader").count() == 1  # of 4 rounds, fedavgm has played 3
+
+
+def test_methods_that_are_shown_have_a_check_mark(seen: Seen, report: Path) -> None:
+    page = seen.open(report)
+    mark = "e => getComputedStyle(e.querySelector('.check'), '::before').content"
+    button = page.get_by_role("button", name="randommask")
+    assert button.evaluate(mark) == '"✓"'
+    button.click()
+    assert button.evaluate(mark) == "none"
+
+
+def test_a_command_breaks_between_words_alone_and_is_copied_as_it_is(seen: Seen, report: Path) -> None:
+    page = seen.open(report)
+    page.set_viewport_size({"width": 500, "height": 800})
+    command = page.locator("#settings .command").first
+    words = command.locator("span")
+    assert " ".join(words.all_inner_texts()) == command.inner_text()
+    options = [word for word in words.all() if word.inner_text().startswith("--")]
+    assert options
+    for word in options:
+        box = word.bounding_box()
+        assert box is not None
+        assert box["height"] < 30  # one line
+
+
+def test_there_is_room_below_the_last_line(seen: Seen, report: Path) -> None:
+    page = seen.open(report)
+    assert page.evaluate("parseFloat(getComputedStyle(document.getElementById('footer')).paddingBottom)") > 30

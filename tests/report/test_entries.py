@@ -110,6 +110,28 @@ def test_an_accuracy_that_is_none_names_run_and_round(make_run: MakeRun, value: 
         find(run)
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('"active":20', '"active":"many"'),
+        ('"entered":0', '"entered":1.5'),
+        ('"name":"fc1.weight"', '"name":5'),
+        ('"apart":null', '"apart":[]'),
+        ('"rows":[[0.025', '"rows":[["x"'),
+        ('"rows":[[0.025,', '"rows":[['),
+        ('"clients":[0', '"clients":["0"'),
+        ('"clients":[0,', '"clients":['),
+    ],
+)
+def test_a_value_of_another_kind_in_the_details_is_one_error(make_run: MakeRun, before: str, after: str) -> None:
+    run = make_run("run", [0.1], [detail(1)])
+    stored = (run / "details.jsonl").read_text()
+    assert before in stored
+    (run / "details.jsonl").write_text(stored.replace(before, after, 1))
+    with pytest.raises(CheckpointError, match=r"details\.jsonl.* is damaged"):
+        find(run)
+
+
 def test_one_path_is_enough_and_none_is_too_few(make_run: MakeRun) -> None:
     run = make_run("run", [0.1])
     assert as_paths(str(run)) == as_paths(run) == as_paths([run]) == [run]
@@ -151,6 +173,8 @@ def test_a_record_without_compute_or_parts_is_shown_with_what_it_has(record: Pat
     shown = content([record])
     assert [axis["key"] for axis in shown["axes"]] == ["measured", "formula", "rounds"]
     assert shown["axes"][1]["caps"] == [{"x": 1024, "label": "1 GiB"}]
+    assert shown["table"]["lines"][1][1:4] == ["60.00", "60.00", "20.00"]  # two decimals, as in the record's own table
+    assert "60.00 %" in shown["headline"][0]
     assert shown["entries"][0]["traffic"]["up"] == {"mask": 0, "values": 0, "header": 0, "other": 2**31}
 
 

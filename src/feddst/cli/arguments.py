@@ -1,11 +1,11 @@
 """Command-line words to option values, by the declarations in the config dataclasses."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from feddst.errors import OptionError
-from feddst.options import Option, hint
+from feddst.options import Option, option_hint
 
 
 @dataclass(frozen=True)
@@ -17,10 +17,13 @@ class Arguments:
     help: bool = False
 
 
-def parse(given: Sequence[str], options: Sequence[Option], *, words: int = 0) -> Arguments:
+def parse(
+    given: Sequence[str], options: Sequence[Option], *, words: int = 0, unneeded: Mapping[str, str] | None = None
+) -> Arguments:
     """Read `--name value` and `--name=value`, and up to `words` words without a name.
 
-    Dashes and underscores in names mean the same. A yes-or-no option stands alone and means yes.
+    Dashes and underscores in names mean the same. A yes-or-no option stands alone and means yes. `unneeded` says
+    for options that there are not, but that a user may expect, what to do instead.
     """
     known = {opt.name: opt for opt in options}
     values: dict[str, Any] = {}
@@ -32,23 +35,29 @@ def parse(given: Sequence[str], options: Sequence[Option], *, words: int = 0) ->
         if not word.startswith("-"):
             loose.append(word)
             continue
-        opt, text = _option(word, known)
+        opt, text = _option(word, known, unneeded or {})
         if opt.name in values:
             raise OptionError(f"--{opt.name} is given twice")
         values[opt.name] = opt.parse(_value(opt, text, rest))
     if len(loose) > words:
-        raise OptionError(f"unexpected argument {loose[words]!r}; options are written --name value")
+        raise _unexpected(loose[words], values)
     return Arguments(values, tuple(loose))
 
 
-def _option(word: str, known: dict[str, Option]) -> tuple[Option, str | None]:
+def _option(word: str, known: dict[str, Option], unneeded: Mapping[str, str]) -> tuple[Option, str | None]:
     """The option that a word names, and the value if it stands in the same word."""
     given, equals, text = word.partition("=")
     name = given.removeprefix("--").replace("-", "_")
     if not given.startswith("--") or name not in known:
-        near = hint(given, [f"--{name}" for name in known]).replace("'", "")
-        raise OptionError(f"unknown option {given}{near}")
+        advice = f": {unneeded[name]}" if name in unneeded else option_hint(name.lstrip("_"), known, "--{}")
+        raise OptionError(f"unknown option {given}{advice}")
     return known[name], text if equals else None
+
+
+def _unexpected(word: str, values: Mapping[str, Any]) -> OptionError:
+    meant_out = values.get("resume") and "out" not in values
+    advice = f"did you mean --out {word}?" if meant_out else "options are written --name value"
+    return OptionError(f"unexpected argument {word!r}; {advice}")
 
 
 def _value(opt: Option, text: str | None, rest: Iterator[str]) -> str:

@@ -35,6 +35,7 @@ def export_command(given: Arguments) -> int:
     made = export(Path(given.words[0]), asked.format, asked.out or None, client=client, values=asked.values)
     for note in made.notes:
         say(f"note: {note}")
-    print(f"model  {made.path}: {made.size:,} bytes; all values take {made.dense_size:,}")
+    dense = f"; dense it would be {made.dense_size:,}" if asked.format == "sparse" else ""
+    print(f"model  {made.path}: {made.size:,} bytes{dense}")
     print(f"card   {made.card}")
     return 0

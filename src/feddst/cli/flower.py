@@ -108,12 +108,12 @@ def simulate_command(given: Arguments) -> int:
     config, path, resume = _config(given, {})
     flower, backend = updated(FlowerConfig(), _flower_values(given)), given.values.get("backend", "in-process")
     logs = asked_logs(given)
-    say(f"{config.method} with {config.data.clients} nodes of Flower ({backend}); writing to {path}")
+    opening = f"{config.method} with {config.data.clients} nodes of Flower ({backend}); writing to {path}"
     say_places(logs, path)
     interruption = Interruption()
     again = command("flower", "simulate", "--resume", "--out", str(path), *log_words(given))
     try:
-        with interruption, Several(Reporter(interruption), *logs) as watcher:
+        with interruption, Several(Reporter(interruption, opening), *logs) as watcher:
             simulate(config, flower, backend=backend, out=path, resume=resume, watcher=watcher)
     except KeyboardInterrupt:
         return _stopped(path, again)

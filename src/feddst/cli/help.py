@@ -1,10 +1,10 @@
 """Help texts, from the declarations of the options."""
 
 import dataclasses
-import shutil
 import textwrap
 from collections.abc import Iterable, Sequence
 
+from feddst.cli.screen import page_width
 from feddst.engines.flower.config import FlowerConfig
 from feddst.experiment import RunConfig
 from feddst.methods import METHODS
@@ -21,11 +21,14 @@ def help_text(usage: str, summary: str, options: Sequence[Option]) -> str:
     return "\n\n".join(parts)
 
 
-def overview(commands: Iterable[tuple[str, str]]) -> str:
-    """The help of the program itself."""
-    rows = list(commands)
+def overview(commands: Iterable[tuple[str, str]], group: str = "") -> str:
+    """The help of the program itself, or of a group of its commands."""
+    rows = [(name.removeprefix(f"{group} "), summary) for name, summary in commands]
     width = max(len(name) for name, _ in rows)
     lines = [f"  {name.ljust(width)}  {summary}" for name, summary in rows]
+    if group:
+        start = f"usage: feddst {group} COMMAND [options]"
+        return "\n".join([start, "", *lines, "", f"`feddst {group} COMMAND --help` lists a command's options."])
     return "\n".join(
         [
             "usage: feddst COMMAND [options]",
@@ -86,8 +89,12 @@ def _kind(opt: Option) -> str:
 
 
 def _filled(text: str, indent: int) -> str:
-    width = min(max(shutil.get_terminal_size().columns, 60), 100)
     margin = " " * indent
     return textwrap.fill(
-        text, width, initial_indent=margin, subsequent_indent=margin, break_on_hyphens=False, break_long_words=False
+        text,
+        page_width(),
+        initial_indent=margin,
+        subsequent_indent=margin,
+        break_on_hyphens=False,
+        break_long_words=False,
     )

@@ -9,12 +9,16 @@ from feddst.methods import METHODS
 from feddst.methods.listing import page, rows
 from feddst.options import option
 
+WHAT = ("method", "what it is", "result")
+COSTS = ("method", "up", "down", "bits up, a client a round", "a client keeps")
+
 
 @dataclass(frozen=True)
 class MethodsArguments:
     """How the methods are listed."""
 
-    markdown: bool = option(False, "as a page of the docs")
+    costs: bool = option(False, "what each sends, by the paper's formula, and what clients keep")
+    markdown: bool = option(False, "all of it, as a page of the docs")
 
 
 def methods_command(given: Arguments) -> int:
@@ -22,10 +26,10 @@ def methods_command(given: Arguments) -> int:
     if given.values.get("markdown"):
         print(page(METHODS), end="")
         return 0
-    table = rows(METHODS)
-    show_table([(row[0], *row[2:]) for row in table])
-    print()
-    show_table([row[:2] for row in table])
+    chosen = COSTS if given.values.get("costs") else WHAT
+    heading, *body = rows(METHODS)
+    places = [heading.index(name) for name in chosen]
+    show_table([tuple(row[place] for place in places) for row in (heading, *body)], wrap=True)
     return 0
 
 

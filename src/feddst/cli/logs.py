@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -31,6 +32,7 @@ def asked_logs(given: Arguments) -> list[Log]:
     check_list("log", given.values["log"])
     logs: list[Log] = [LOGS[name]() for name in given.values["log"]]
     for log in logs:
+        log.tell = partial(_say_of, log)
         log.check()
     return logs
 
@@ -38,7 +40,11 @@ def asked_logs(given: Arguments) -> list[Log]:
 def say_places(logs: Sequence[Log], out: Path) -> None:
     """A line on each log."""
     for log in logs:
-        say(f"{log.name}: {log.place(out)}")
+        _say_of(log, log.place(out))
+
+
+def _say_of(log: Log, line: str) -> None:
+    say(f"{log.name}: {line}")
 
 
 def log_words(given: Arguments) -> list[str]:

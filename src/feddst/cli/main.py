@@ -41,7 +41,7 @@ from feddst.experiment.comparison import compare_options
 from feddst.options import hint, one_of, options_of
 
 BAD_INPUT = 2
-
+AGAIN = "the same command with the same --out goes on with what was stopped"
 
 COMMANDS: dict[str, Command] = {
     "run": Command(
@@ -55,6 +55,7 @@ COMMANDS: dict[str, Command] = {
         "run several methods on the same data and compare their accuracy at upload caps",
         lambda: options_of(Common) + options_of(LogArguments) + compare_options(),
         compare_command,
+        unneeded={"resume": AGAIN},
     ),
     "reproduce": Command(
         "reproduce table1|table2|table3|alpha|sparsity|schedule [--reading paper|published] [--seeds N] [options]",
@@ -62,6 +63,7 @@ COMMANDS: dict[str, Command] = {
         reproduce_options,
         reproduce_command,
         words=1,
+        unneeded={"resume": AGAIN},
     ),
     "report": Command(
         "report RUN… [--out FILE] [--format html|png|svg|pdf]",
@@ -110,8 +112,8 @@ COMMANDS: dict[str, Command] = {
         show_command,
     ),
     "methods": Command(
-        "methods [--markdown]",
-        "list the methods: what each sends, costs and leaves behind",
+        "methods [--costs] [--markdown]",
+        "list the methods: what each is and leaves behind, or what it sends and costs",
         lambda: options_of(MethodsArguments),
         methods_command,
     ),
@@ -180,13 +182,16 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def _dispatch(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help", "help"):
-        print(overview((name, command.summary) for name, command in COMMANDS.items()))
+        print(overview(_summaries()))
         return 0
     if words[0] == "--version":
         print(f"feddst {__version__}")
         return 0
+    if words[0] in _groups() and (len(words) == 1 or words[1] in ("-h", "--help", "help")):
+        print(overview(_summaries(words[0]), words[0]))
+        return 0
     command, rest = _find(words)
-    given = parse(rest, command.options(), words=command.words)
+    given = parse(rest, command.options(), words=command.words, unneeded=command.unneeded)
     if given.help:
         print(help_text(command.usage, command.summary, command.options()))
         return 0
@@ -199,9 +204,18 @@ def _find(words: list[str]) -> tuple[Command, list[str]]:
         parts = name.split()
         if words[: len(parts)] == parts:
             return command, words[len(parts) :]
-    double = {name.split()[0] for name in COMMANDS if " " in name}
-    given = " ".join(words[: 2 if words[0] in double else 1])
+    given = " ".join(words[: 2 if words[0] in _groups() else 1])
     raise OptionError(f"unknown command {given!r}{hint(given, COMMANDS) or '; it must be ' + one_of(COMMANDS)}")
+
+
+def _groups() -> set[str]:
+    """First words that several commands may have in common."""
+    return {name.split()[0] for name in COMMANDS if " " in name}
+
+
+def _summaries(group: str = "") -> list[tuple[str, str]]:
+    """Commands, all or those of a group, and what each does."""
+    return [(name, command.summary) for name, command in COMMANDS.items() if group in ("", name.split()[0])]
 
 
 @contextmanager

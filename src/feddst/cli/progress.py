@@ -55,7 +55,8 @@ class Lines:
 class Reporter:
     """A watcher that shows how runs go, and stops them when the user asks. Use it as a context.
 
-    `opening` is said before the first turn of a comparison, once everything has been checked.
+    `opening` is said before the first turn of a comparison, or before the first round of a run: once everything has
+    been checked.
     """
 
     def __init__(self, interruption: Interruption, opening: str = "") -> None:
@@ -76,13 +77,13 @@ class Reporter:
 
     def turn(self, turn: Turn) -> None:
         """Say whose turn it is in a comparison."""
-        if self._turn is None:
-            say(self._opening)
+        self._open()
         self._turn = turn
         how = {"new": "", "resumed": ", resumed", "finished": ": finished already"}[turn.standing]
         say(f"[{turn.place}/{turn.total}] {turn.entry.label}, seed {turn.seed}{how}")
 
     def started(self, runs: Sequence[Run]) -> None:
+        self._open()
         for run in runs:
             say(describe_network(run))
             self._story = Story.of(run, "" if self._turn is None else _title(self._turn))
@@ -101,6 +102,11 @@ class Reporter:
 
     def stop(self) -> bool:
         return self._interruption.asked
+
+    def _open(self) -> None:
+        if self._opening:
+            say(self._opening)
+            self._opening = ""
 
     def _announce(self) -> None:
         if self._display is not None and self._story is not None:

@@ -40,10 +40,10 @@ def run_command(given: Arguments) -> int:
     if not resume:
         RunDirectory(path).refuse_occupied()
     logs = asked_logs(given)
-    say(f"{config.method}, seed {config.seed}, on {describe_setting(config)}; writing to {path}")
+    opening = f"{config.method}, seed {config.seed}, on {describe_setting(config)}; writing to {path}"
     say_places(logs, path)
     again = command("run", "--resume", "--out", str(path), *log_words(given))
-    return _carry_out(config, path, resume, logs, again)
+    return _carry_out(config, path, resume, logs, opening, again)
 
 
 def describe_setting(config: RunConfig) -> str:
@@ -86,10 +86,10 @@ def _config(settings: Settings, stored: RunDirectory | None) -> RunConfig:
     return config
 
 
-def _carry_out(config: RunConfig, path: Path, resume: bool, logs: Sequence[Log], again: str) -> int:
+def _carry_out(config: RunConfig, path: Path, resume: bool, logs: Sequence[Log], opening: str, again: str) -> int:
     interruption = Interruption()
     try:
-        with interruption, Several(Reporter(interruption), *logs) as watcher:
+        with interruption, Several(Reporter(interruption, opening), *logs) as watcher:
             result: Result = run(config, out=path, resume=resume, watcher=watcher)
     except KeyboardInterrupt:
         begun = RunDirectory(path).config.is_file()

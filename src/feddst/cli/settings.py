@@ -9,7 +9,7 @@ from feddst.cli.arguments import Arguments
 from feddst.errors import OptionError
 from feddst.experiment import toml
 from feddst.experiment.presets import Command, preset_options
-from feddst.options import Option, hint, option
+from feddst.options import Option, option, option_hint
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def _read(path: Path, names: set[str]) -> dict[str, Any]:
     values = toml.read(path)
     for name in values:
         if name not in names:
-            raise OptionError(f"unknown option {name!r} in {path}{hint(name, names)}")
+            raise OptionError(f"unknown option {name!r} in {path}{option_hint(name, names)}")
     return values
 
 

@@ -19,6 +19,8 @@ from feddst.errors import DataError
 
 SPLITS = ("train", "test")
 MODES = ("L", "RGB", "RGBA")
+LITTER = {"thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx", "@eadir"}
+"""What file managers leave among images, in small letters; what begins with a dot is passed over too."""
 LARGEST_FILE = 256 << 20
 LARGEST_IMAGE = 64_000_000
 
@@ -162,9 +164,9 @@ def _content(path: Path) -> bytes:
 
 
 def _place(path: Path, name: str) -> _Place | None:
-    """Where the file `name` belongs, or None if it is hidden or lies beside the class folders."""
+    """Where the file `name` belongs, or None if it is hidden, litter, or lies beside the class folders."""
     parts = PurePosixPath(name).parts
-    if any(part.startswith(".") for part in parts):
+    if any(part.startswith(".") or part.lower() in LITTER for part in parts):
         return None
     top, inside = ("", parts) if parts[0] in SPLITS else (parts[0], parts[1:])
     if len(inside) < 3 or inside[0] not in SPLITS:

@@ -14,6 +14,8 @@ from feddst.protocol.keys import generator
 
 Indices: TypeAlias = npt.NDArray[np.int64]
 
+_LOWER = "lower data.clients or data.images_per_class, or choose data.partition dirichlet"
+
 
 @dataclass(frozen=True, eq=False)
 class Partition:
@@ -64,7 +66,7 @@ def draw_classes(slots: Indices, config: DataConfig, rng: np.random.Generator) -
     if usable < clients * each:
         raise OptionError(
             f"data.clients {clients} × data.classes_per_client {each} = {clients * each} lots of "
-            f"data.images_per_class {config.images_per_class}, but the classes have {usable}"
+            f"data.images_per_class {config.images_per_class}, but the classes have {usable}; {_LOWER}"
         )
     slots = slots.copy()
     chosen = np.empty((clients, each), np.int64)
@@ -99,7 +101,8 @@ def by_dirichlet(
     if config.clients * config.min_images > len(labels):
         raise OptionError(
             f"data.clients {config.clients} × data.min_images {config.min_images} = "
-            f"{config.clients * config.min_images} but the training set has {len(labels)} images"
+            f"{config.clients * config.min_images} but the training set has {len(labels)} images; "
+            "lower data.clients or data.min_images"
         )
     owner = np.empty(len(labels), np.int64)
     for label in range(num_classes):
@@ -177,7 +180,7 @@ def _check_enough(labels: Indices, config: DataConfig) -> None:
     if config.clients * each > len(labels):
         raise OptionError(
             f"data.clients {config.clients} × {each} images = {config.clients * each} "
-            f"but the training set has {len(labels)} images"
+            f"but the training set has {len(labels)} images; {_LOWER}"
         )
 
 

@@ -88,7 +88,7 @@ def _native(config: EngineConfig, module: nn.Module, dataset: Dataset) -> AnyEng
         try:
             return _native_engine(module, dataset, config.workers or cores())
         except UnsupportedModelError as reason:
-            log.warning("training with PyTorch: %s", reason)
+            log.warning("training with PyTorch: %s. This is slower, and the result is of the same kind", reason)
     return _reference(config, module, dataset)
 
 
@@ -99,7 +99,8 @@ def _reference(config: EngineConfig, module: nn.Module, dataset: Dataset) -> Any
         return ReferenceEngine(module, dataset, device)
     if not can_travel(module):
         log.warning(
-            "the model or a codec cannot be rebuilt in worker processes (is its class in __main__?): using one process"
+            "the model or a codec cannot be rebuilt in worker processes, so one process trains all clients: "
+            "put its class into a module of its own, or set engine.workers to 1 to be spared this line"
         )
         return ReferenceEngine(module, dataset, device)
     return ProcessEngine(module, dataset, workers)

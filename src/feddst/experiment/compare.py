@@ -12,6 +12,7 @@ from feddst.experiment.lines import Lines
 from feddst.experiment.loop import Watcher
 from feddst.experiment.metrics import Row
 from feddst.experiment.reports import begin, refuse_foreign, write_reports
+from feddst.experiment.run import Run
 from feddst.experiment.session import run
 from feddst.experiment.storage import RunDirectory, Standing
 from feddst.models import ModuleSource
@@ -40,10 +41,20 @@ class CompareWatcher(Watcher, Protocol):
 
 
 class ComparisonLines(Lines):
-    """One line for each evaluation of each run."""
+    """One line for each evaluation of each run, with what the run is called in the comparison."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._turn: Turn | None = None
 
     def turn(self, turn: Turn) -> None:
-        pass
+        self._turn = turn
+
+    def name_of(self, run: Run) -> str:
+        turn = self._turn
+        if turn is None or run.directory is None or run.directory.path != turn.directory.path:
+            return run.name  # of no comparison
+        return f"{turn.entry.label}, seed {turn.seed}"
 
 
 def compare(
@@ -73,9 +84,10 @@ def compare(
     watcher = watcher or ComparisonLines()
     curves: list[Curve[Row]] = []
     for turn in turns:
-        watcher.turn(turn)
         if turn.standing != "finished":
             data = load(config.base.data) if data is None else data
+        watcher.turn(turn)
+        if turn.standing != "finished":
             begin(comparison)
         complete = turn.standing == "finished" or _play(turn, model, data, watcher)
         curves.append(_curve(turn))

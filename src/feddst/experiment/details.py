@@ -94,6 +94,8 @@ def read_details(path: Path, last_round: int | None = None) -> list[Detail]:
             break
         elif damaged is not None:
             raise damaged
+        elif not _is_sound(detail):
+            raise CheckpointError(f"{path}, line {number}, is damaged: a value is not of its kind")
         else:
             found.append(detail)
     if damaged is not None and last_round is None:
@@ -116,6 +118,28 @@ def _detail(line: bytes) -> Detail | None:
         )
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
+
+
+def _is_sound(detail: Detail) -> bool:
+    """Whether every value is of its kind, clients are counted at all, and a map's rows are of one length."""
+    counts = list(detail.clients or ())
+    shares: list[object] = [layer.apart for layer in detail.layers if layer.apart is not None]
+    names: list[object] = []
+    for layer in detail.layers:
+        counts += [layer.size, layer.active, layer.entered, layer.left]
+        names.append(layer.name)
+    if detail.inputs is not None:
+        rows = detail.inputs.rows
+        if not rows or not rows[0] or len({len(row) for row in rows}) > 1:
+            return False
+        shares += [share for row in rows for share in row]
+        names.append(detail.inputs.layer)
+    return (
+        all(type(count) is int and count >= 0 for count in counts)
+        and all(type(share) in (int, float) and 0 <= share <= 1 for share in shares)  # type: ignore[operator]
+        and all(isinstance(name, str) for name in names)
+        and (detail.clients is None or sum(detail.clients) > 0)
+    )
 
 
 def _rows(stored: Sequence[Sequence[float]]) -> tuple[tuple[float, ...], ...]:

@@ -22,4 +22,8 @@ class Lines(Silent):
         pace = self._paces[id(run)]
         pace.add(row)
         if row.accuracy is not None:
-            print(f"{run.name}, {progress_line(pace, row, row.accuracy)}", file=sys.stderr, flush=True)
+            print(f"{self.name_of(run)}, {progress_line(pace, row, row.accuracy)}", file=sys.stderr, flush=True)
+
+    def name_of(self, run: Run) -> str:
+        """What its lines begin with."""
+        return run.name

@@ -171,7 +171,7 @@ SWEEPS = (
 def find_preset(name: str) -> Preset:
     """The preset of this name, or an error with the nearest one."""
     if name not in PRESETS:
-        raise OptionError(f"unknown preset {name!r}{hint(name, PRESETS)}")
+        raise OptionError(f"unknown preset {name!r}{hint(name, PRESETS) or '; `feddst presets` lists them'}")
     return PRESETS[name]
 
 

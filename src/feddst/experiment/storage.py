@@ -31,6 +31,8 @@ Standing = Literal["new", "resumed", "finished"]
 
 _FORMAT = 2
 _PARTIAL = ".partial"
+_NAMED = 12
+"""How many runs a message lists."""
 _GROUPS = ("params", "buffers", "masks", "extra")
 
 
@@ -87,12 +89,18 @@ class RunDirectory:
     def stored_config(self) -> RunConfig:
         """The config that the run here was begun with."""
         if not self.config.is_file():
-            raise CheckpointError(f"{self.path} holds no run: {self.config.name} is missing")
+            raise CheckpointError(f"{self.path} holds no run: {self.config.name} is missing{self._advice()}")
         stored = toml.read(self.config)
         try:
             return stored_options(stored)
         except OptionError as error:
             raise CheckpointError(f"{self.config}: {error}") from None
+
+    def _advice(self) -> str:
+        """Which runs lie one level below, as those of a comparison do."""
+        found = sorted(config.parent.name for config in self.path.glob(f"*/{self.config.name}"))
+        rest = [f"{len(found) - _NAMED} more"] if len(found) > _NAMED else []
+        return f"; it holds runs: choose one of {', '.join(found[:_NAMED] + rest)}" if found else ""
 
     def reopen(self, config: RunConfig) -> None:
         """Go on here with `config`."""

@@ -106,7 +106,7 @@ def _destination(out: str | Path | None, place: Path | None, format: Format, cli
         raise OptionError(f"out must name a file, got {path}")
     for wanted in (path, path.with_name(path.name + CARD)):
         if os.path.lexists(wanted):
-            raise OptionError(f"{wanted} exists already: name another file with out")
+            raise OptionError(f"{wanted} exists already: name another file with out (--out on the command line)")
     if out is not None and not path.parent.is_dir():
         raise OptionError(f"out must be in a directory that exists, got {path}")
     return path

@@ -49,13 +49,14 @@ class Log(ABC):
     """A watcher that writes down every round. As a context it also notes that a run was stopped or failed.
 
     Rows are written at most once in `every` seconds. Where that fails, there is one warning and the run goes on; when
-    it is over, what is missing is tried once more.
+    it is over, what is missing is tried once more. `tell` hears of what takes long.
     """
 
     name: ClassVar[str]
     every: ClassVar[float] = 0.0
 
     def __init__(self) -> None:
+        self.tell: Callable[[str], None] = lambda line: None
         self._followed: dict[Run, _Followed] = {}
 
     @abstractmethod

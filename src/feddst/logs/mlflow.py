@@ -18,6 +18,7 @@ from feddst.experiment.run import Run
 from feddst.experiment.storage import write_atomically
 from feddst.logs.log import Ending, Log, warnings
 from feddst.logs.mlflow_manners import mannered
+from feddst.logs.mlflow_store import make_whole, reason_of
 from feddst.logs.scalars import ALWAYS, scalars
 from feddst.options import flatten
 
@@ -69,17 +70,19 @@ class MLflow(Log):
     def _store(self) -> "MlflowClient":
         """MLflow's client, once it is known that its store answers."""
         if self._client is None:
+            self.tell("preparing its store, which takes some seconds")
+            uri = self._uri
             try:
                 with mannered():
-                    from mlflow import MlflowClient
+                    from mlflow import get_tracking_uri
                 with mannered():  # once more: the import itself makes MLflow talk
-                    client = MlflowClient(self._uri or None)
-                    client.search_experiments(max_results=1)
+                    uri = uri or get_tracking_uri()
+                    make_whole(uri, _opened)
+                    self._client = _opened(uri)
             except ImportError as error:
                 raise OptionError(f"MLflow's store lacks {error.name}: pip install 'feddst[mlflow]'") from None
             except Exception as error:
-                raise OptionError(f"MLflow's store cannot be used: {' '.join(str(error).split())}") from None
-            self._client = client
+                raise OptionError(f"MLflow's store cannot be used: {reason_of(error, uri)}") from None
         return self._client
 
     def _known(self, client: "MlflowClient", run: Run) -> "Entry | None":
@@ -136,6 +139,15 @@ class Page:
                 summary = json.dumps(self.run.summary().as_dict(), indent=2) + "\n"
                 self.client.log_text(self.run_id, summary, "summary.json")
             self.client.set_terminated(self.run_id, _STATUS[ending])
+
+
+def _opened(uri: str) -> "MlflowClient":
+    """A client, once its store has answered."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(uri)
+    client.search_experiments(max_results=1)
+    return client
 
 
 def _go_on(client: "MlflowClient", run: Run, entry: "Entry") -> Page:

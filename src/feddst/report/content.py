@@ -15,9 +15,10 @@ from feddst.experiment.wording import counted, duration, percent
 from feddst.report.curves import Axis, against, axes, kept
 from feddst.report.entries import Entry, group
 from feddst.report.life import Layer, MaskLife, crowds, mask_life
-from feddst.report.settings import commands, report_command, settings
-from feddst.report.sources import Source, find
-from feddst.report.standings import Basis, basis, caption, headline, notes, size, table, whole
+from feddst.report.provenance import whose_in_words
+from feddst.report.settings import beyond_commands, commands, report_command, settings
+from feddst.report.sources import FoundRun, Source, find
+from feddst.report.standings import Basis, basis, caption, cell, headline, notes, size, table, whole
 from feddst.report.traffic import Parts, traffic
 
 WORST_POINTS = 120
@@ -43,11 +44,10 @@ def content(paths: Sequence[Path]) -> dict[str, Any]:
         "spread": _spread(entries),
         "axes": [_axis(axis, found, axis is main) for axis in known],
         "axis": main.key if main is not None else "rounds",
-        "entries": [_entry(entry, known) for entry in entries],
+        "entries": [_entry(entry, known, found) for entry in entries],
         "table": {"caption": caption(entries, found), "lines": lines, "notes": notes(lines, entries)},
         "settings": [asdict(setting) for setting in settings(entries)],
-        "commands": {"runs": commands(sources), "report": report_command(paths)},
-        "python": any(source.python for source in sources),
+        "commands": {"runs": commands(sources), "report": report_command(paths), "note": beyond_commands(sources)},
     }
 
 
@@ -56,10 +56,15 @@ def _title(path: Path) -> str:
 
 
 def _data(source: Source) -> str:
-    """What the runs were made on, in words."""
-    config = source.runs[0].config
-    dataset, clients, partition = (config.get(f"data.{name}", "?") for name in ("dataset", "clients", "partition"))
-    return source.data or f"{dataset}, {clients} clients ({partition})"
+    """What the runs were made on, in words, and with which network, if that was their maker's own."""
+    return source.data or "; ".join(dict.fromkeys(_data_of(run) for run in source.runs))
+
+
+def _data_of(run: FoundRun) -> str:
+    dataset, clients, partition = (run.config.get(f"data.{name}", "?") for name in ("dataset", "clients", "partition"))
+    if not run.made_with.own:
+        return f"{dataset}, {clients} clients ({partition})"
+    return f"{whose_in_words(run.made_with)}, {clients} clients"
 
 
 def _main_axis(found: Basis, known: Sequence[Axis]) -> Axis | None:
@@ -78,13 +83,16 @@ def _axis(axis: Axis, found: Basis, main: bool) -> dict[str, Any]:
     return {"key": axis.key, "title": axis.title, "unit": axis.unit, "caps": caps if found.given else []}
 
 
-def _entry(entry: Entry, known: Sequence[Axis]) -> dict[str, Any]:
+def _entry(entry: Entry, known: Sequence[Axis], found: Basis) -> dict[str, Any]:
     sent, life = traffic(entry), mask_life(entry)
+    cap = found.last_given
+    reached = whole(entry, found) if cap is None else cell(entry, found, cap.gib)
     return {
         "label": entry.label,
         "seeds": entry.seeds,
         "unfinished": entry.unfinished,
-        "best": str(replace(whole(entry), partial=False)),
+        "best": str(replace(reached, short=False, partial=False)),
+        "best_of": "best of the whole run" if cap is None else f"best with {cap.label} of upload",
         "facts": _facts(entry),
         "paths": [str(run.path) for run in entry.runs],
         **_curves(entry, known),

@@ -108,7 +108,8 @@ def _split(runs: Iterable[FoundRun], key: Callable[[FoundRun], str]) -> list[lis
 
 
 def _config_key(run: FoundRun) -> str:
-    return _key({name: value for name, value in run.config.items() if name not in SAME})
+    changing = {name: value for name, value in run.config.items() if name not in SAME}
+    return _key([changing, run.made_with.own])
 
 
 def _key(value: Any) -> str:

@@ -14,6 +14,9 @@ from feddst.report.entries import SAME, Entry, shown
 from feddst.report.sources import FoundRun, Source
 
 NO_EFFECT = "–"
+OWN = "own"
+"""What stands for a data set or a network that its maker gave."""
+UNKNOWN = "?"
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class Setting:
 
 def settings(entries: Sequence[Entry]) -> list[Setting]:
     """Every option of the entries."""
-    configs = [effective(entry.config) for entry in entries]
+    configs = [effective(entry.config) | _own(entry) for entry in entries]
     names = list(dict.fromkeys(name for config in configs for name in config))
     return [_setting(name, [config.get(name, NO_EFFECT) for config in configs]) for name in names]
 
@@ -46,14 +49,32 @@ def effective(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def commands(sources: Sequence[Source]) -> list[str]:
-    """What makes the runs: one command for a comparison or a reproduction, else one for each run."""
+    """What makes the runs: one command for a comparison or a reproduction, else one for each run that has one."""
     found: list[str] = []
     for source in sources:
         if source.command:
-            found.append(source.command)
+            found.append(_into(source.command, source.path))
         elif not source.python:
-            found += [run_command(run) for run in source.runs]
+            found += [_into(run_command(run), run.path) for run in source.runs if not run.made_with.own]
     return list(dict.fromkeys(found))
+
+
+def beyond_commands(sources: Sequence[Source]) -> str:
+    """What to say of runs that no command makes, or of which that cannot be told; nothing if there are none."""
+    runs = [(source, run) for source in sources for run in source.runs]
+    made = [run for source, run in runs if source.python or run.made_with.own]
+    if made:
+        whose = "These runs were" if len(made) == len(runs) else "Some of these runs were"
+        return (
+            f"{'This run was' if len(runs) == 1 else whose} given a model or data of the user's own, for which there "
+            "is no command: make it again from Python, with the same model and data."
+        )
+    if any(run.made_with.unknown for _, run in runs):
+        return (
+            "Whether a run was given a model or data of the user's own cannot be told here. If so, make it again from "
+            "Python, with the same model and data."
+        )
+    return ""
 
 
 def run_command(run: FoundRun) -> str:
@@ -67,6 +88,19 @@ def run_command(run: FoundRun) -> str:
 def report_command(paths: Sequence[Path]) -> str:
     """The command line that makes the report again."""
     return shlex.join(["feddst", "report", *map(str, paths)])
+
+
+def _own(entry: Entry) -> dict[str, str]:
+    """Options whose value says nothing, as the maker's own stands in the place of what they name."""
+    found = entry.runs[0].made_with
+    words = {True: OWN, None: UNKNOWN}
+    options = {"data.dataset": found.data, "data.root": found.data, "model.name": found.network}
+    return {name: words[own] for name, own in options.items() if found.own and own is not False}
+
+
+def _into(command: str, path: Path) -> str:
+    """A command with the place where its runs are."""
+    return command if "--out" in shlex.split(command) else f"{command} --out {shlex.quote(str(path))}"
 
 
 def _setting(name: str, values: Sequence[str]) -> Setting:

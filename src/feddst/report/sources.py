@@ -9,12 +9,13 @@ from typing import Any
 from feddst.errors import CheckpointError, FeddstError, OptionError
 from feddst.experiment.comparison import parse_entry
 from feddst.experiment.config import RunConfig
-from feddst.experiment.details import Detail
+from feddst.experiment.details import BINS, Detail
 from feddst.experiment.metrics import Accounting, Row
 from feddst.experiment.reports import CURVES
 from feddst.experiment.reproduce.record import RECORD, Point, Record, RecordedRow, RecordedRun, load_record
 from feddst.experiment.storage import RunDirectory
 from feddst.options import flatten
+from feddst.report.provenance import BUILT_IN, Provenance, provenance
 
 CONFIG = "config.toml"
 Paths = str | Path | Sequence[str | Path]
@@ -26,7 +27,7 @@ class FoundRun:
     """A run as its directory or a record has it.
 
     `title` is what a comparison or a record calls it, empty if nothing does; `config` holds its options by dotted
-    name, without the seed; `details` is None where the run kept none.
+    name, without the seed; `details` is None where the run kept none; `made_with` says whose network and data it had.
     """
 
     title: str
@@ -38,13 +39,15 @@ class FoundRun:
     cap_gib: float
     finished: bool
     details: tuple[Detail, ...] | None = None
+    made_with: Provenance = BUILT_IN
 
 
 @dataclass(frozen=True)
 class Source:
     """The runs at one path, the caps they were compared at, and the command that makes them all, if there is one.
 
-    `python` says that no command can: they were made in Python, with a model or data of their own.
+    `python` says that no command can: they were made in Python, with a model or data of their own. Accuracies are shown
+    with so many `decimals`.
     """
 
     path: Path
@@ -53,6 +56,7 @@ class Source:
     command: str = ""
     data: str = ""
     python: bool = False
+    decimals: int = 1
 
 
 def as_paths(given: Paths) -> list[Path]:
@@ -68,7 +72,7 @@ def find(path: Path) -> Source:
     if (path / RECORD).is_file():
         return _from_record(path)
     if (path / CONFIG).is_file():
-        return Source(path, (_from_directory(path),))
+        return Source(path, (_alone(path),))
     below = sorted(each.parent for each in path.glob(f"*/{CONFIG}")) if path.is_dir() else []
     if not below:
         what = "a run's directory, a directory of runs, or one with a record.json of `feddst reproduce`"
@@ -76,7 +80,12 @@ def find(path: Path) -> Source:
         raise OptionError(f"RUN must be {what}, got {path}, {found}")
     if (path / CURVES).is_file():
         return _from_comparison(path, below)
-    return Source(path, tuple(_from_directory(each) for each in below))
+    return Source(path, tuple(_alone(each) for each in below))
+
+
+def _alone(path: Path) -> FoundRun:
+    """A run of which nothing but its directory is known."""
+    return replace(_from_directory(path), made_with=provenance(path))
 
 
 def _from_directory(path: Path, title: str = "") -> FoundRun:
@@ -86,6 +95,7 @@ def _from_directory(path: Path, title: str = "") -> FoundRun:
     _refuse_unsound(path, rows)
     # A round's details are written before its row: those of a killed run may be one round ahead.
     details = directory.details(rows[-1].round) if rows else []
+    _refuse_miscounted(directory.details_file, details)
     return FoundRun(
         title=title,
         path=path,
@@ -105,6 +115,15 @@ def _refuse_unsound(path: Path, rows: Sequence[Row]) -> None:
         for score in (row.accuracy, row.accuracy_worst):
             if score is not None and not (isinstance(score, int | float) and 0 <= score <= 1):
                 raise CheckpointError(f"{path} is damaged: an accuracy after round {row.round} is {score!r}")
+
+
+def _refuse_miscounted(path: Path, details: Sequence[Detail]) -> None:
+    """Raise at the first count of clients that is not in the steps that all runs count in."""
+    for detail in details:
+        if detail.clients is not None and len(detail.clients) != BINS:
+            raise CheckpointError(
+                f"{path} is damaged: round {detail.round} counts clients in {len(detail.clients)} steps, not {BINS}"
+            )
 
 
 def _options(config: RunConfig) -> dict[str, Any]:
@@ -134,7 +153,7 @@ def _from_record(path: Path) -> Source:
     runs = tuple(_recorded(path, record, row, run) for row in record.rows for run in row.runs)
     if not runs:
         raise OptionError(f"RUN: no run of {path / RECORD} has begun")
-    return Source(path, runs, record.caps, record.command, record.data, python=not record.command)
+    return Source(path, runs, record.caps, record.command, record.data, python=not record.command, decimals=2)
 
 
 def _recorded(path: Path, record: Record, row: RecordedRow, run: RecordedRun) -> FoundRun:

@@ -1,15 +1,17 @@
 """What came out: the best accuracy of each entry under caps on the upload, as a table and in plain words."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from statistics import mean
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from statistics import mean, stdev
 
 from feddst.experiment.comparison import Curve
 from feddst.experiment.metrics import GIB, Accounting, Row
+from feddst.experiment.reproduce.paired import paired_difference
 from feddst.experiment.reproduce.record import Point
 from feddst.experiment.tables import Cell, meanings
 from feddst.experiment.wording import WAYS, counted
+from feddst.methods import METHODS
 from feddst.report.curves import Axis, against
 from feddst.report.entries import Entry
 from feddst.report.sources import Source
@@ -17,6 +19,8 @@ from feddst.report.sources import Source
 FEW = 5
 """So many entries are all named in the first sentence; of more, only the best, the next and the last."""
 UNFINISHED = "…"
+DENSE = {"local", "server", "proximal", "adaptive"}
+"""Groups of options that a method may have and still train and send all weights."""
 UNITS = {"MiB": 2**20, "GiB": 2**30}
 
 
@@ -30,11 +34,20 @@ class Cap:
 
 @dataclass(frozen=True)
 class Basis:
-    """What uploads are compared by: a way to count, and caps, rising; `given` if somebody asked for these caps."""
+    """What uploads are compared by: a way to count, and caps, rising; `given` if somebody asked for these caps.
+
+    Accuracies are shown with so many `decimals`.
+    """
 
     accounting: Accounting
     caps: tuple[Cap, ...]
     given: bool
+    decimals: int = 1
+
+    @property
+    def last_given(self) -> Cap | None:
+        """The largest cap that somebody asked for."""
+        return self.caps[-1] if self.given else None
 
 
 def basis(sources: Sequence[Source], entries: Sequence[Entry]) -> Basis:
@@ -42,9 +55,10 @@ def basis(sources: Sequence[Source], entries: Sequence[Entry]) -> Basis:
     ways = {run.accounting for entry in entries for run in entry.runs}
     accounting: Accounting = ways.pop() if len(ways) == 1 else "measured"
     given = {cap for source in sources for cap in source.caps if source.runs[0].accounting == accounting}
+    decimals = max(source.decimals for source in sources)
     if given:
-        return Basis(accounting, tuple(Cap(cap, f"{cap:g} GiB") for cap in sorted(given)), True)
-    return Basis(accounting, _own_caps(entries, accounting), False)
+        return Basis(accounting, tuple(Cap(cap, f"{cap:g} GiB") for cap in sorted(given)), True, decimals)
+    return Basis(accounting, _own_caps(entries, accounting), False, decimals)
 
 
 def table(entries: Sequence[Entry], found: Basis) -> list[list[str]]:
@@ -72,22 +86,26 @@ def notes(lines: Sequence[Sequence[str]], entries: Sequence[Entry]) -> list[str]
 
 def cell(entry: Entry, found: Basis, cap_gib: float) -> Cell:
     """What the runs of an entry reached under a cap."""
-    curves = entry.curves(found.accounting)
-    reached = [best for curve in curves if (best := curve.best(cap_gib)) is not None]
-    short = math.isfinite(cap_gib) and any(_ended_short(entry, curve, cap_gib) for curve in curves)
-    return Cell(tuple(100 * best for best in reached), short, 0 < len(reached) < len(curves))
+    reached = scores(entry, found, cap_gib)
+    short = any(_ended_short(entry, curve, cap_gib) for curve in entry.curves(found.accounting))
+    return Cell(tuple(reached.values()), short, 0 < len(reached) < len(entry.runs), found.decimals)
 
 
-def whole(entry: Entry) -> Cell:
+def whole(entry: Entry, found: Basis) -> Cell:
     """The best accuracies that the runs of an entry ever had."""
-    scores = [[row.accuracy for row in run.rows if row.accuracy is not None] for run in entry.runs]
-    return Cell(tuple(100 * max(each) for each in scores if each), partial=0 < entry.evaluated < len(entry.runs))
+    return replace(cell(entry, found, math.inf), short=False)
+
+
+def scores(entry: Entry, found: Basis, cap_gib: float) -> dict[int, float]:
+    """The best accuracies [%] under a cap, by seed, of the runs that were evaluated under it."""
+    best = {curve.seed: curve.best(cap_gib) for curve in entry.curves(found.accounting)}
+    return {seed: 100 * score for seed, score in best.items() if score is not None}
 
 
 def headline(entries: Sequence[Entry], found: Basis, axis: Axis | None) -> list[str]:
     """What came out, in one to three plain sentences; `axis` is the upload that `found` counts, if runs have it."""
-    cap = found.caps[-1] if found.given else None
-    cells = [cell(entry, found, cap.gib) if cap else whole(entry) for entry in entries]
+    cap = found.last_given
+    cells = [cell(entry, found, cap.gib) if cap else whole(entry, found) for entry in entries]
     ranked = sorted(
         ((entry, score) for entry, score in zip(entries, cells, strict=True) if score.values),
         key=lambda pair: mean(pair[1].values),  # not as rounded for the table
@@ -98,8 +116,9 @@ def headline(entries: Sequence[Entry], found: Basis, axis: Axis | None) -> list[
     if len(ranked) == 1:
         sentences = [_alone(*ranked[0], cap, found)]
     else:
-        sentences = [_first(ranked, cap, found), _doubt(ranked)]
-        sentences += [_saving(ranked[0][0], ranked[-1], axis)] if axis is not None else []
+        names = [entry for entry, _ in ranked]
+        sentences = [_first(ranked, cap, found), _doubt(names, found, cap.gib if cap else math.inf)]
+        sentences += [_saving(names[0], _yardstick(names), axis, found.decimals)] if axis is not None else []
     return [sentence for sentence in (*sentences, _over(entries), _still_running(entries)) if sentence]
 
 
@@ -123,8 +142,8 @@ def _line(entry: Entry, found: Basis, unit: str) -> list[str]:
     return [
         entry.label + (f" {UNFINISHED}" if entry.unfinished else ""),
         *(str(cell(entry, found, cap.gib)) for cap in found.caps),
-        str(whole(entry)),
-        str(Cell(tuple(100 * score for score in worst if score is not None))),
+        str(whole(entry, found)),
+        str(Cell(tuple(100 * score for score in worst if score is not None), decimals=found.decimals)),
         _mean_size([row.upload_bytes for row in ends], unit),
         _mean_size([row.download_bytes for row in ends], unit),
     ]
@@ -151,19 +170,29 @@ def _alone(entry: Entry, score: Cell, cap: Cap | None, found: Basis) -> str:
 def _first(ranked: Sequence[tuple[Entry, Cell]], cap: Cap | None, found: Basis) -> str:
     (best, top), *others = ranked
     where = f"With {cap.label} of upload, {WAYS[found.accounting]}," if cap else "Over the whole runs"
-    named = [f"{entry.label} ({score.mean:.1f})" for entry, score in others]
+    named = [f"{entry.label} ({score.mean:.{score.decimals}f})" for entry, score in others]
     rest = _joined(named) if len(ranked) <= FEW else f"{named[0]}; {named[-1]} is last of {len(ranked)}"
-    return f"{where} {best.label} reaches {top.mean:.1f} % mean client accuracy, followed by {rest}."
+    return f"{where} {best.label} reaches {top.mean:.{top.decimals}f} % mean client accuracy, followed by {rest}."
 
 
-def _doubt(ranked: Sequence[tuple[Entry, Cell]]) -> str:
-    """Whose distance from the best is no larger than the seeds' standard deviation; nothing if nobody's is."""
-    (best, top), *others = ranked
-    near = [entry.label for entry, score in others if top.mean - score.mean < max(top.spread, score.spread)]
+def _doubt(ranked: Sequence[Entry], found: Basis, cap_gib: float) -> str:
+    """Over whom the best's lead might be chance; nothing if over nobody."""
+    best, *others = ranked
+    top = scores(best, found, cap_gib)
+    near = [entry.label for entry in others if _might_be_chance(top, scores(entry, found, cap_gib))]
     if not near:
         return ""
     whom = _joined(near) if len(near) <= FEW else f"{len(near)} of the others"
     return f"The lead of {best.label} over {whom} is within the spread of the seeds."
+
+
+def _might_be_chance(top: Mapping[int, float], other: Mapping[int, float]) -> bool:
+    """Whether the paired differences over common seeds may have a mean of 0; without such seeds, the best's spread."""
+    paired = paired_difference(top, other)
+    if paired is not None and paired.seeds > 1:
+        return paired.low <= 0
+    spread = stdev(top.values()) if len(top) > 1 else 0.0
+    return mean(top.values()) - mean(other.values()) < spread
 
 
 def _over(entries: Sequence[Entry]) -> str:
@@ -182,9 +211,20 @@ def _most_seeds(entries: Sequence[Entry]) -> int:
     return max(entry.evaluated for entry in entries)
 
 
-def _saving(best: Entry, last: tuple[Entry, Cell], axis: Axis) -> str:
-    """How much less the best entry uploads for what the last one reaches in the end; nothing if it is not less."""
-    entry, _ = last
+def _yardstick(ranked: Sequence[Entry]) -> Entry:
+    """What a sparse winner is measured by: the best dense entry or, without one, the second."""
+    dense = [entry for entry in ranked if _is_dense(entry)]
+    return dense[0] if dense and dense[0] is not ranked[0] else ranked[1]
+
+
+def _is_dense(entry: Entry) -> bool:
+    """Whether the method trains and sends all weights."""
+    kind = METHODS.get(str(entry.config.get("method", "")))
+    return kind is not None and {field.name for field in fields(kind)} <= DENSE
+
+
+def _saving(best: Entry, entry: Entry, axis: Axis, decimals: int) -> str:
+    """How much less the best entry uploads for the best that another one reaches; nothing if it is not much less."""
     line, other = against(best, axis), against(entry, axis)
     if not len(line.mean) or not len(other.mean):
         return ""
@@ -192,10 +232,11 @@ def _saving(best: Entry, last: tuple[Entry, Cell], axis: Axis) -> str:
     above = [place for place, score in zip(line.upload, line.mean, strict=True) if score >= other.mean[peak]]
     if not above or not above[0] * 1.5 <= other.upload[peak]:
         return ""
-    times = other.upload[peak] / above[0]
+    times = _digits(other.upload[peak] / above[0], 2)
+    less = "half as much" if times == "2" else f"{times} times less"
     return (
-        f"{best.label} needs {_digits(above[0], 3)} {axis.unit} for the {other.mean[peak]:.1f} % "
-        f"that {entry.label} has after {_digits(other.upload[peak], 3)} {axis.unit}: {_digits(times, 2)} times less."
+        f"{best.label} needs {_digits(above[0], 3)} {axis.unit} for the {other.mean[peak]:.{decimals}f} % "
+        f"that {entry.label} has after {_digits(other.upload[peak], 3)} {axis.unit}: {less}."
     )
 
 

@@ -213,7 +213,7 @@ def tempered() -> nn.Module:
 
 
 REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
-    "BatchNorm2d": (lambda: around(nn.BatchNorm2d(4), 144), r"odd\."),
+    "BatchNorm2d": (lambda: around(nn.BatchNorm2d(4), 144), r"layer odd \(BatchNorm2d\)"),
     "BatchNorm1d without running means": (
         lambda: linear_after(nn.BatchNorm1d(4, track_running_stats=False), 4, 4),
         "layer odd",

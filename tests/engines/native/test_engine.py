@@ -543,7 +543,8 @@ def test_what_only_the_kernels_refuse_gets_the_reference_engine_and_one_warning(
     with closing(make_engine(EngineConfig(workers=1), nn.Sequential(nn.Flatten(), nn.ReLU()), digits)) as engine:
         assert isinstance(engine, ReferenceEngine)
     assert [record.getMessage() for record in caplog.records] == [
-        "training with PyTorch: the kernels refuse this network: no layer has weights"
+        "training with PyTorch: the kernels refuse this network: no layer has weights. "
+        "This is slower, and the result is of the same kind"
     ]
 
 

@@ -85,7 +85,8 @@ def _refuse_tensors(module: nn.Module) -> None:
         if value.dtype != torch.float32:
             raise UnsupportedModelError(f"{name} is {value.dtype}, the kernels know torch.float32 only")
     for name, _ in persistent_buffers(module):
-        raise UnsupportedModelError(f"{name} is a buffer, which no layer that the kernels know has")
+        owner = name.rpartition(".")[0]
+        raise UnsupportedModelError(_unknown(owner, module.get_submodule(owner)))
 
 
 def _leaves(module: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
@@ -113,6 +114,10 @@ def _called(name: str, layer: nn.Module) -> str:
     return f"layer {name} ({type(layer).__name__})" if name else type(layer).__name__
 
 
+def _unknown(name: str, layer: nn.Module) -> str:
+    return f"{_called(name, layer)} is not among the layers that the kernels know"
+
+
 def _describe(name: str, layer: nn.Module, inputs: Tensor) -> "Description | None":
     """The layer for the kernels; None if it computes nothing. inputs: [1, …], what it is given."""
     kind, images = type(layer), inputs.dim() == 4
@@ -134,7 +139,7 @@ def _describe(name: str, layer: nn.Module, inputs: Tensor) -> "Description | Non
         return _average_pool(name, layer)
     if kind is nn.AdaptiveAvgPool2d and images and layer.output_size in (1, (1, 1), [1, 1]):
         return "average_pool", 0, (inputs.shape[2], inputs.shape[3], 1, 1, 0, 0), False, True
-    raise UnsupportedModelError(f"{_called(name, layer)} is not among the layers that the kernels know")
+    raise UnsupportedModelError(_unknown(name, layer))
 
 
 def _convolution(name: str, layer: nn.Conv2d) -> "Description":

@@ -21,7 +21,7 @@ function drawAccuracy(data) {
       { class: "controls" },
       segmented("Against", data.axes.map((axis) => ({ value: axis.key, label: AXIS_NAMES[axis.key] })), state.axis, change("axis")),
       segmented("Scale", [{ value: "linear", label: "linear" }, { value: "log", label: "log" }], "linear", (value) => change("log")(value === "log")),
-      segmented("Height", [{ value: "all", label: "all" }, { value: "near", label: "near the best" }], state.near ? "near" : "all", (value) => change("near")(value === "near")),
+      segmented("Accuracy axis", [{ value: "all", label: "whole" }, { value: "near", label: "near the best" }], state.near ? "near" : "all", (value) => change("near")(value === "near")),
     ),
     legend(data, state, drawn),
     drawn,
@@ -46,12 +46,13 @@ function legend(data, state, drawn) {
           drawn.update();
         },
       },
+      el("span", { class: "check", "aria-hidden": "true" }),
       swatch(i),
       entry.label,
       entry.unfinished.length ? el("span", { class: "flag" }, unfinishedWords(entry)) : null,
     ),
   );
-  return el("div", { class: "legend", role: "group", "aria-label": "Methods shown" }, buttons);
+  return el("div", { class: "legend", role: "group", "aria-label": "Methods shown" }, el("span", { class: "soft" }, "Show"), buttons);
 }
 
 function seriesOn(data, axis) {

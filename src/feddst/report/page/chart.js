@@ -3,6 +3,7 @@
 const DASHES = ["", "7 4", "2 3", "8 3 2 3"];
 const COLOURS = 7;
 const LETTERS = 26;
+const FAR = 40; // pixels before the end of the axis: a line that ends earlier is led to its name
 const SAMPLE = 16; // pixels of a line in front of its name
 
 function colour(i) {
@@ -133,9 +134,17 @@ function namesOf(plot) {
   const heights = spreadOut(wanted, 17, plot.top, plot.bottom);
   const names = svg("g", { class: "names" });
   ends.forEach((each, i) => {
+    const end = [plot.xScale(Math.max(each.x[each.x.length - 1], plot.low)), plot.yScale(each.mean[each.mean.length - 1])];
+    if (end[0] < plot.right - FAR && end[1] <= plot.bottom) names.append(leader(end, [plot.right + 8, heights[i]], each.index));
     names.append(sample(plot.right + 10, heights[i], each.index), text(plot.right + SAMPLE + 16, heights[i] + 4, shortened(each.label, LETTERS)));
   });
   return names;
+}
+
+function leader(from, to, i) {
+  const drawn = line(from[0] + 5, from[1], to[0], to[1], "leader");
+  drawn.setAttribute("stroke", colour(i));
+  return drawn;
 }
 
 // The picture with a cursor: the pointer or the arrow keys move it, and a box beside it says what each line has there.

@@ -28,6 +28,8 @@ function drawClients(data) {
   );
 }
 
+const GAP = 10; // pixels between two names
+
 function histogram(entry, index, host) {
   const { clients } = entry;
   const state = { at: clients.length - 1 };
@@ -74,13 +76,27 @@ function bars(each, index, width) {
   for (const tick of [0, 20, 40, 60, 80, 100]) drawn.append(text(x(tick), bottom + 18, String(tick), { "text-anchor": "middle" }));
   drawn.append(text((left + right) / 2, height - 4, "accuracy of a client [%]; height: share of the clients", { "text-anchor": "middle", class: "title" }));
   const marks = [["mean", each.mean], ["worst tenth", each.worst]].filter(([, value]) => value !== null);
-  let free = 0;
-  for (const [name, value] of marks.sort((a, b) => a[1] - b[1])) {
-    const place = x(100 * value);
-    const half = widthOf(name) / 2;
-    const middle = Math.min(width - half, Math.max(place, free + half));
-    free = middle + half + 10;
-    drawn.append(line(place, top - 6, place, bottom, "marker"), text(middle, top - 11, name, { "text-anchor": "middle", class: "strong" }));
-  }
+  marks.sort((a, b) => a[1] - b[1]);
+  const places = marks.map(([, value]) => x(100 * value));
+  const middles = sideBySide(places, marks.map(([name]) => widthOf(name)), width);
+  marks.forEach(([name], i) => {
+    drawn.append(line(places[i], top - 6, places[i], bottom, "marker"), text(middles[i], top - 11, name, { "text-anchor": "middle", class: "strong" }));
+  });
   return drawn;
+}
+
+// Middles for words near the places wanted, which rise: none over another, none beyond the ends.
+function sideBySide(wanted, widths, end) {
+  const middles = [...wanted];
+  let free = 0;
+  middles.forEach((middle, i) => {
+    middles[i] = Math.max(middle, free + widths[i] / 2);
+    free = middles[i] + widths[i] / 2 + GAP;
+  });
+  let last = end;
+  for (let i = middles.length - 1; i >= 0; i -= 1) {
+    middles[i] = Math.min(middles[i], last - widths[i] / 2);
+    last = middles[i] - widths[i] / 2 - GAP;
+  }
+  return middles;
 }

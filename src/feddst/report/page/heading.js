@@ -28,6 +28,7 @@ function tile(entry, i) {
     { class: "tile" },
     el("h2", null, swatch(i), el("span", null, breakable(entry.label))),
     el("p", { class: "big" }, best, best === "–" ? null : el("small", null, " %"), spread ? el("small", null, ` ± ${spread}`) : null),
+    el("p", { class: "soft of" }, entry.best_of),
     el("p", { class: "soft facts" }, entry.facts.map((fact) => el("span", null, fact))),
     entry.unfinished.length ? el("p", { class: "flag" }, unfinishedWords(entry)) : null,
   );

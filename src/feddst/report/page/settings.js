@@ -20,7 +20,7 @@ function drawSettings(data) {
       el("ul", { class: "paths" }, data.entries.flatMap((entry) => entry.paths.map((path) => el("li", null, el("code", null, path))))),
     ),
     el("h3", null, "Make it again"),
-    data.python ? note("Some of these runs were made in Python, with a model or data of their own: no command makes those.") : null,
+    data.commands.note ? note(data.commands.note) : null,
     data.commands.runs.length ? commandList("The runs", data.commands.runs) : null,
     commandList("This report", [data.commands.report]),
   );
@@ -85,7 +85,7 @@ function shownValue(value) {
 const SHOWN = 6;
 
 function commandList(title, commands) {
-  const line = (command) => el("code", { class: "command" }, command);
+  const line = (command) => el("code", { class: "command" }, command.split(/( )/).map((word) => (word === " " ? word : el("span", null, word))));
   return el(
     "div",
     { class: "commands" },

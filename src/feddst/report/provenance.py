@@ -1,0 +1,94 @@
+"""Whose network and data a run was made with: built in, or its maker's own.
+
+A run's directory does not say so, but its checkpoint has a digest of both, by which the built-in ones are known again.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from feddst.data import DataConfig, Federation, Roster
+from feddst.errors import FeddstError
+from feddst.experiment.storage import identity_of
+from feddst.export.inputs import Inputs, federation_here, inputs_from, named_inputs
+from feddst.export.networks import difference, example, skeleton
+from feddst.export.trained import Trained, trained_in
+from feddst.models import ModelConfig, initial_model
+from feddst.models.build import NETWORKS
+
+CHEAP = ("mnist",)
+"""Data sets that come with the package: to compare with others takes too long for a report."""
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """For each of the two, True: its maker's own; False: built in; None: that cannot be told.
+
+    `own` says that one of them is the maker's own, though perhaps not which: no command makes the run.
+    """
+
+    network: bool | None = None
+    data: bool | None = None
+    own: bool = False
+
+    @property
+    def unknown(self) -> bool:
+        """Whether a command may not make the run, for all that is known."""
+        return not self.own and (self.network is None or self.data is None)
+
+
+BUILT_IN = Provenance(network=False, data=False)
+
+
+def provenance(path: Path) -> Provenance:
+    """Whose network and data the run in a directory was made with."""
+    try:
+        trained = trained_in(path)
+    except FeddstError:
+        return Provenance()  # no checkpoint yet, or none that can be read
+    config = trained.config
+    federation = _federation(config.data, config.seed) if config.data.dataset in CHEAP else None
+    inputs = named_inputs(config.data) if federation is None else inputs_from(federation.dataset)
+    module = None if inputs is None else skeleton(config.model, inputs)
+    if inputs is None or module is None or difference(module, trained.tensors):
+        # The digest follows the order of the model's tensors, which only the model itself has.
+        foreign = _foreign(trained)
+        return Provenance(network=foreign, own=bool(foreign) or inputs is not None)
+    model = initial_model(module)
+    if federation is None or trained.identity == identity_of(model, _roster(inputs, config.data.clients)):
+        return Provenance(network=False)  # the data are not here, or lay with clients elsewhere
+    if trained.identity == identity_of(model, federation):
+        return BUILT_IN
+    return Provenance(network=False, data=True, own=True)
+
+
+def whose_in_words(found: Provenance) -> str:
+    """What is the maker's own, as far as it is known."""
+    if found.network:
+        return "own network"
+    return "own data" if found.network is False else "own network or data"
+
+
+@lru_cache(maxsize=4)
+def _federation(config: DataConfig, seed: int) -> Federation | None:
+    return federation_here(config, seed)
+
+
+def _roster(inputs: Inputs, clients: int) -> Roster:
+    return Roster(example(inputs, 1), len(inputs.classes), clients)
+
+
+def _foreign(trained: Trained) -> bool | None:
+    """True if no built-in network has tensors of these names; else nothing is known, as shapes follow the data."""
+    shapes = {name: value.dim() for name, value in trained.tensors.items()}
+    return True if all(shapes != known for known in _built_in_names()) else None
+
+
+def _built_in_names() -> Iterator[dict[str, int]]:
+    for name in NETWORKS:
+        for shape in ((1, 28, 28), (3, 32, 32)):
+            inputs = Inputs("", shape, "float32", ("",) * 10)
+            module = skeleton(ModelConfig(name=name), inputs)  # type: ignore[arg-type]
+            if module is not None:
+                yield {key: value.dim() for key, value in module.state_dict().items()}
