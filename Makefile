@@ -10,7 +10,7 @@ CHROMIUM := $(shell command -v chromium || command -v chromium-browser || comman
 $(READY): pyproject.toml constraints.txt CMakeLists.txt $(wildcard native/*)
 	@echo 'installing into $(VENV); this takes a few minutes the first time'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --editable '.[dev]'
 	@ls src/feddst/_native.*so >/dev/null 2>&1 || echo 'feddst._native could not be built, so feddst goes without it;' \
 		'to see why: $(BIN)/pip install --verbose --editable .'
 	touch $@
