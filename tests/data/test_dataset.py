@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from feddst.data import Dataset
+from feddst.data import DataConfig, Dataset, federate
 from feddst.errors import DataError
 
 IMAGES = np.arange(12, dtype=np.uint8).reshape(3, 1, 2, 2)
@@ -131,3 +131,28 @@ def test_the_constructor_checks_too() -> None:
     images, labels = torch.zeros(2, 3), torch.zeros(2, dtype=torch.int32)
     with pytest.raises(DataError, match="broken: train labels must be int64"):
         Dataset("broken", images, labels, images, labels, ("a",))
+
+
+def test_images_held_out_take_the_place_of_the_test_images() -> None:
+    images = np.arange(100, dtype=np.float32).reshape(50, 1, 1, 2)
+    data = Dataset.from_arrays(train=(images, np.arange(50) % 5), test=(images[:5], np.arange(5)))
+    held = data.holding_out(20)
+    firsts = [{float(image[0, 0, 0]) for image in part} for part in (held.train_images, held.test_images)]
+    assert [len(part) for part in firsts] == [30, 20]
+    assert not firsts[0] & firsts[1]
+    assert firsts[0] | firsts[1] == {float(value) for value in range(0, 100, 2)}
+    assert all(
+        int(label) == int(image[0, 0, 0]) // 2 % 5
+        for image, label in zip(held.test_images, held.test_labels, strict=True)
+    )
+    assert torch.equal(held.test_images, data.holding_out(20).test_images)
+    with pytest.raises(DataError, match="cannot hold out 50 of 50 training images"):
+        data.holding_out(50)
+
+
+def test_no_client_holds_an_image_that_is_held_out() -> None:
+    federation = federate(DataConfig(clients=10, held_out=1000), seed=0)
+    assert len(federation.dataset.test_labels) == 1000
+    assert len(federation.dataset.train_labels) == 59_000
+    again = federate(DataConfig(clients=10, held_out=1000), seed=1, dataset=federation.dataset)
+    assert again.dataset is federation.dataset

@@ -31,7 +31,7 @@ from feddst.cli.listings import MethodsArguments, methods_command, presets_comma
 from feddst.cli.logs import LogArguments
 from feddst.cli.options import OptionsArguments, options_command
 from feddst.cli.report import ANY_NUMBER, ReportArguments, report_command
-from feddst.cli.reproduce import reproduce_command, reproduce_options
+from feddst.cli.reproduce import reproduce_command, reproduce_options, study_command, study_options
 from feddst.cli.run import INTERRUPTED, run_command
 from feddst.cli.screen import WarningLines, complain
 from feddst.cli.settings import Common, RunArguments
@@ -64,6 +64,13 @@ COMMANDS: dict[str, Command] = {
         reproduce_command,
         words=1,
         unneeded={"resume": AGAIN},
+    ),
+    "study": Command(
+        "study FILE.toml [--seeds N] [--first_seed N] [options]",
+        "make rows of your own as the paper's tables are made; the same command goes on with what was stopped",
+        study_options,
+        study_command,
+        words=1,
     ),
     "report": Command(
         "report RUN… [--out FILE] [--format html|png|svg|pdf]",

@@ -1,4 +1,4 @@
-"""`feddst reproduce`: the paper's tables and sweeps, made again."""
+"""`feddst reproduce` and `feddst study`: the paper's tables and sweeps made again, and one's own."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,8 @@ from feddst.experiment.reproduce.config import TARGETS, ReproduceConfig
 from feddst.experiment.reproduce.figures import CURVES, SWEEP
 from feddst.experiment.reproduce.progress import Overview, ProgressLines
 from feddst.experiment.reproduce.record import RECORD, Record
+from feddst.experiment.reproduce.request import Request
+from feddst.experiment.reproduce.study import StudyConfig
 from feddst.experiment.reproduce.table import TABLE, caption, notes, partial, sentences, short_table
 from feddst.experiment.wording import percent
 from feddst.options import Option, as_words, one_of, option, options_of, updated
@@ -28,23 +30,38 @@ UNFINISHED = 3
 class ReproduceArguments:
     """Where results go."""
 
-    out: str = option("", "directory for everything; what it holds is gone on with; empty: runs/<target>-<reading>")
+    out: str = option("", "directory for everything; what it holds is gone on with; empty: one under runs/")
 
 
 def reproduce_options() -> list[Option]:
-    """Every option of the command."""
+    """Every option of `feddst reproduce`."""
     return options_of(ReproduceArguments) + options_of(ReproduceConfig)
+
+
+def study_options() -> list[Option]:
+    """Every option of `feddst study`."""
+    return options_of(ReproduceArguments) + options_of(StudyConfig)
 
 
 def reproduce_command(given: Arguments) -> int:
     """Carry out `feddst reproduce`."""
     if not given.words:
         raise OptionError(f"reproduce needs a target: {one_of(TARGETS)}")
-    values = {name: value for name, value in given.values.items() if name != "out"}
-    config = updated(ReproduceConfig(given.words[0]), values)
+    return _carry_out(ReproduceConfig(given.words[0]), given)
+
+
+def study_command(given: Arguments) -> int:
+    """Carry out `feddst study`."""
+    if not given.words:
+        raise OptionError("study needs a TOML file that describes it")
+    return _carry_out(StudyConfig(given.words[0]), given)
+
+
+def _carry_out(asked: Request, given: Arguments) -> int:
+    config = updated(asked, {name: value for name, value in given.values.items() if name != "out"})
     config.check()
     out = Path(given.values.get("out") or RUNS / config.name)
-    again = command("reproduce", config.target, *as_words({**given.values, "out": str(out)}))
+    again = command(config.command, config.target, *as_words({**given.values, "out": str(out)}))
     say(f"{config.target} on {config.describe_data()}; writing to {out}")
     interruption = Interruption()
     try:
@@ -54,7 +71,7 @@ def reproduce_command(given: Arguments) -> int:
         say(f"stopped; go on from the last checkpoints with\n  {again}")
         return INTERRUPTED
     show(record, out)
-    if record.complete((row.name for row in config.wanted_rows()), config.seeds):
+    if record.complete((row.name for row in config.wanted_rows()), config.wanted_seeds()):
         return 0
     say(f"stopped; go on with\n  {again}")
     return INTERRUPTED if interruption.asked else UNFINISHED

@@ -29,6 +29,12 @@ class DataConfig:
         20, "training images of each class, or shard, of a client (iid: a factor of its images)", at_least=1
     )
     beta: float = option(0.1, "dirichlet: concentration; smaller means more uneven clients", above=0, at_most=1e6)
+    held_out: int = option(
+        0,
+        "for tuning: so many training images, drawn once for all seeds, go to no client and are tested on instead of "
+        "the test images; 0: the test images",
+        at_least=0,
+    )
     min_images: int = option(2, "dirichlet: training images of the smallest client", at_least=1)
 
     def check(self) -> None:

@@ -1,6 +1,6 @@
 """Images and labels, checked once and kept as stored until a network needs them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from feddst.errors import DataError
+from feddst.protocol.keys import generator
 
 Array: TypeAlias = npt.NDArray[np.generic] | Tensor
 Pair: TypeAlias = tuple[Array, Array]
@@ -18,7 +19,8 @@ Pair: TypeAlias = tuple[Array, Array]
 class Dataset:
     """Training and test images [N, *input_shape], as stored, with int64 labels [N].
 
-    `mean` and `std` (one number a channel, or empty) normalise uint8 images scaled to [0, 1].
+    `mean` and `std` (one number a channel, or empty) normalise uint8 images scaled to [0, 1]. `held_out` is how many
+    of the training images once were, if the test images were taken from those.
     """
 
     name: str
@@ -29,6 +31,7 @@ class Dataset:
     classes: tuple[str, ...]
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
+    held_out: int = 0
 
     def __post_init__(self) -> None:
         for part, images, labels in self._parts():
@@ -98,6 +101,22 @@ class Dataset:
             scaled.sub_(torch.tensor(self.mean, device=images.device).view(shape))
             scaled.div_(torch.tensor(self.std, device=images.device).view(shape))
         return scaled
+
+    def holding_out(self, images: int) -> "Dataset":
+        """So many training images, drawn at random but always the same, in place of the test images."""
+        total = len(self.train_labels)
+        if images >= total:
+            raise DataError(f"{self.name}: cannot hold out {images} of {total} training images")
+        order = torch.from_numpy(generator(0, "held out").permutation(total))
+        kept, tested = order[images:].sort().values, order[:images].sort().values
+        return replace(
+            self,
+            train_images=self.train_images[kept],
+            train_labels=self.train_labels[kept],
+            test_images=self.train_images[tested],
+            test_labels=self.train_labels[tested],
+            held_out=images,
+        )
 
     def _parts(self) -> tuple[tuple[str, Tensor, Tensor], ...]:
         return ("train", self.train_images, self.train_labels), ("test", self.test_images, self.test_labels)

@@ -17,12 +17,15 @@ from feddst.errors import DataError, OptionError
 def load(config: DataConfig) -> Dataset:
     """The data set that `config` names, from the package, the disk or the net."""
     config.check()
-    return LOADERS[config.dataset](config)
+    dataset = LOADERS[config.dataset](config)
+    return dataset.holding_out(config.held_out) if config.held_out else dataset
 
 
 def federate(config: DataConfig, seed: int, dataset: Dataset | None = None) -> Federation:
     """`dataset`, or the one that `config` names, divided among clients as `config` says."""
     dataset = load(config) if dataset is None else dataset
+    if config.held_out and not dataset.held_out:
+        dataset = dataset.holding_out(config.held_out)
     description = f"{dataset.name}, {_describe(config)}, seed {seed}"
     return Federation(dataset, split(dataset, config, seed), description)
 

@@ -19,6 +19,7 @@ from feddst.methods import (
     Reconfiguration,
     ServerMomentum,
     SharedLayers,
+    Sprouting,
     Votes,
 )
 from feddst.models import ModelConfig
@@ -62,6 +63,13 @@ class RunConfig:
     min_clients: int = option(
         1, "a round with fewer updates changes nothing, and stops the run if some were refused", at_least=1
     )
+    averaged: float = option(
+        0.0,
+        "what is tested and exported is a moving average of the model, of which this share stays each round; training "
+        "goes on from the last model; 0: the last model itself",
+        at_least=0,
+        below=1,
+    )
     eval_every: int = option(5, "evaluate every this many rounds, and after the last", at_least=1)
     personal_images: int = option(
         200, "test at most this many images on each client's own model, if the method makes such", at_least=1
@@ -74,6 +82,7 @@ class RunConfig:
     sparsity: Sparsity = Sparsity()
     readjust: Timetable = Timetable()
     growth: Growth = Growth()
+    sprout: Sprouting = Sprouting()
     proximal: Proximal = Proximal()
     server: ServerMomentum = ServerMomentum()
     adaptive: Adaptive = Adaptive()

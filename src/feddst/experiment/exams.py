@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from feddst.data import Federation, Roster
 from feddst.engines import Evaluation, Exam
+from feddst.experiment.averaging import result_of
 from feddst.experiment.metrics import client_accuracies, worst_tenth
 from feddst.methods import Method
 from feddst.protocol import ClientState, ServerState, generator
@@ -40,7 +41,7 @@ class Examiner:
         if not self.federation.client_tests:
             return []
         own = [(c, self.method.personal(state, kept)) for c, kept in sorted(clients.items())]
-        whole = Exam(state.params, state.buffers)
+        whole = Exam(result_of(state), state.buffers)
         return [whole, *(Exam(model, state.buffers, self._images(c)) for c, model in own if model is not None)]
 
     def scores(self, results: Sequence[Evaluation], clients: Mapping[int, ClientState]) -> Scores:

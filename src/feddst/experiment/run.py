@@ -12,6 +12,7 @@ from torch import nn
 from feddst.data import Federation, Roster
 from feddst.engines import Assignment, Cohort, Evaluation, Exam, Failure, Member, Reply, Tally
 from feddst.errors import CheckpointError, OptionError, TrainingError, WireError
+from feddst.experiment.averaging import with_average
 from feddst.experiment.chronicle import Chronicle
 from feddst.experiment.cohort import Participant, participants
 from feddst.experiment.config import RunConfig, make_method, with_pins
@@ -237,7 +238,8 @@ class Run:
             if arrival.state.tensors:
                 self.clients[arrival.client] = arrival.state
         before, total = self.state, self._open.total
-        self.state = self.method.aggregate(before, total) if self._enough(self._open) else before.next()
+        after = self.method.aggregate(before, total) if self._enough(self._open) else before.next()
+        self.state = with_average(before, after, self.config.averaged)
         self._open.note_movement(before.masks, self.state.masks)
         if not self._open.mask_moved:
             self.state = replace(self.state, masks=before.masks)  # what follows from them need not be worked out again

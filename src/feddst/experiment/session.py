@@ -10,6 +10,7 @@ from torch import nn
 from feddst.data import Dataset, Federation, Roster, federate
 from feddst.engines import make_engine
 from feddst.errors import CheckpointError, DataError, OptionError
+from feddst.experiment.averaging import result_of
 from feddst.experiment.config import RunConfig
 from feddst.experiment.lines import Lines
 from feddst.experiment.loop import Watcher, play
@@ -60,7 +61,7 @@ def run(
     one, module = open_run(config, federation, model, directory, resume)
     with closing(make_engine(config.engine, module, federation.dataset)) as engine:
         finished = play([one], engine, watcher or Lines())
-    load_weights(module, one.state.params, one.state.buffers)
+    load_weights(module, result_of(one.state), one.state.buffers)
     path = directory.path if directory is not None else None
     return Result(config, one.rows, one.summary(), module.eval(), one.state.masks, path, finished)
 

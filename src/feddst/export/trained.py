@@ -9,6 +9,7 @@ from torch import Tensor
 
 from feddst.errors import CheckpointError, OptionError
 from feddst.experiment import Result, Row, RunConfig
+from feddst.experiment.averaging import result_of
 from feddst.experiment.config import make_method, method_named
 from feddst.experiment.storage import Checkpoint, RunDirectory
 from feddst.experiment.tensorfile import unpack
@@ -66,7 +67,7 @@ def trained_in(path: Path, client: int | None = None) -> Trained:
     saved = directory.load(identity)
     assert saved is not None
     state = saved.state
-    params, masks = (state.params, state.masks) if client is None else _own(config, saved, client)
+    params, masks = (result_of(state), state.masks) if client is None else _own(config, saved, client)
     return Trained(
         config=config,
         params=params,

@@ -17,6 +17,7 @@ from feddst.methods.own import OwnGroups
 from feddst.methods.prunefl import PruneFL, Reconfiguration
 from feddst.methods.randommask import RandomMask
 from feddst.methods.signsgd import SignSGD, Votes
+from feddst.methods.sprout import RandomMaskAdam, Sprout, SproutAdam, Sprouting
 
 M = TypeVar("M", bound=type[Method])
 
@@ -35,6 +36,7 @@ METHODS: dict[str, type[Method]] = {
         FedYogi,
         RandomMask,
         RandomMaskProx,
+        RandomMaskAdam,
         SNIP,
         GraSP,
         PruneFL,
@@ -43,6 +45,8 @@ METHODS: dict[str, type[Method]] = {
         FedDSTAdagrad,
         FedDSTAdam,
         FedDSTYogi,
+        Sprout,
+        SproutAdam,
         LotteryFL,
         LGFedAvg,
         SignSGD,
@@ -110,11 +114,15 @@ __all__ = [
     "OwnGroups",
     "PruneFL",
     "RandomMask",
+    "RandomMaskAdam",
     "RandomMaskProx",
     "Reconfiguration",
     "ServerMomentum",
     "SharedLayers",
     "SignSGD",
+    "Sprout",
+    "SproutAdam",
+    "Sprouting",
     "Votes",
     "register",
 ]

@@ -64,15 +64,15 @@ def test_seeds_side_by_side_are_as_they_would_be_alone(small_mnist: Dataset, tmp
 
 def test_stopped_and_gone_on_is_the_same_as_unbroken(small_mnist: Dataset, tmp_path: Path) -> None:
     whole = play(made(), tmp_path / "whole", small_mnist)
-    assert whole.complete(["fedavgm", "feddst"], 2)
+    assert whole.complete(["fedavgm", "feddst"], range(2))
     broken = tmp_path / "broken"
     first = play(made(), broken, small_mnist, rounds=3)  # the second round of fedavgm's seeds is played out
     assert [(row.name, [len(run.rows) for run in row.runs]) for row in first.rows if row.runs] == [("fedavgm", [1, 1])]
-    assert not first.complete(["fedavgm"], 1)
+    assert not first.complete(["fedavgm"], range(1))
     assert load_record(broken) == first
     assert "Partial: 16 of 16 runs not finished." in (broken / "table.md").read_text()
     second = play(made(), broken, small_mnist, rounds=6)
-    assert second.complete(["fedavgm"], 2)
+    assert second.complete(["fedavgm"], range(2))
     last = play(made(), broken, small_mnist)
     assert timeless(last) == timeless(whole)
     assert [maker.seconds for maker in last.made] > [maker.seconds for maker in second.made] > [0.0]
@@ -82,7 +82,7 @@ def test_stopped_and_gone_on_is_the_same_as_unbroken(small_mnist: Dataset, tmp_p
 def test_no_time_at_all_still_leaves_something_to_go_on_with(small_mnist: Dataset, tmp_path: Path) -> None:
     first = play(made(minutes=1e-9), tmp_path, small_mnist)
     assert not any(row.runs for row in first.rows)
-    assert play(made(), tmp_path, small_mnist).complete(["fedavgm", "feddst"], 2)
+    assert play(made(), tmp_path, small_mnist).complete(["fedavgm", "feddst"], range(2))
 
 
 def test_what_is_finished_is_not_played_again_and_needs_no_data(small_mnist: Dataset, tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_a_row_that_cannot_go_on_does_not_stop_the_others(
     monkeypatch.setattr(Run, "close_round", diverge)
     with pytest.raises(TrainingError, match=r"^FedAvgM: fedavgm, seed 0: client 3 diverged$"):
         play(made(), tmp_path, small_mnist)
-    assert load_record(tmp_path).complete(["feddst"], 2)
+    assert load_record(tmp_path).complete(["feddst"], range(2))
 
 
 def test_a_process_that_is_killed_leaves_a_record_and_a_clear_word(small_mnist: Dataset, tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_seeds_that_are_not_asked_for_are_not_played(small_mnist: Dataset, tmp_p
     record = play(made(rows=("fedavgm",), seeds=1), tmp_path, small_mnist)
     assert len(RunDirectory(tmp_path / "fedavgm-seed0").rows()) == 4
     assert len(RunDirectory(tmp_path / "fedavgm-seed1").rows()) == before < 4
-    assert record.complete(["fedavgm"], 1)
+    assert record.complete(["fedavgm"], range(1))
 
 
 def test_what_goes_wrong_in_a_process_of_its_own_is_told(small_mnist: Dataset, tmp_path: Path) -> None:

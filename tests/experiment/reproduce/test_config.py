@@ -4,8 +4,9 @@ from feddst.data import DataConfig
 from feddst.errors import OptionError
 from feddst.experiment.presets import PRESETS
 from feddst.experiment.reproduce.carry_out import command
-from feddst.experiment.reproduce.config import TARGETS, ReproduceConfig, Source
+from feddst.experiment.reproduce.config import TARGETS, ReproduceConfig
 from feddst.experiment.reproduce.paper import PAPER
+from feddst.experiment.reproduce.request import Source
 from feddst.options import flatten, updated
 
 SWEEPS = ("alpha", "sparsity", "schedule")
@@ -47,7 +48,7 @@ def test_rows_run_as_their_presets_say_and_have_values_of_the_paper(target: str,
 )
 def test_a_sweep_goes_through_the_tables_own_value(target: str, on: str, usual: str) -> None:
     config = made(target, on=on)
-    assert config.usual_row() == usual
+    assert config.usual_row == usual
     assert config.run_config(config.all_rows()[0], 0).data.dataset == on
 
 

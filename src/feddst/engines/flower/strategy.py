@@ -23,6 +23,7 @@ from feddst.engines.flower.engine import FlowerEngine
 from feddst.engines.flower.post import Answer
 from feddst.engines.select import make_engine
 from feddst.errors import OptionError
+from feddst.experiment.averaging import result_of
 from feddst.experiment.config import CHANGEABLE, RunConfig, options_to_store
 from feddst.experiment.lines import Lines
 from feddst.experiment.loop import Watcher, play
@@ -230,7 +231,7 @@ class _Minutes:
 
 def arrays_of(run: Run) -> ArrayRecord:
     """The global model, as Flower has it: a state dict."""
-    return ArrayRecord({**run.state.params, **run.state.buffers})
+    return ArrayRecord({**result_of(run.state), **run.state.buffers})
 
 
 def metrics_of(row: Row) -> MetricRecord:

@@ -15,12 +15,12 @@ from feddst import __version__
 from feddst.data import Dataset, load
 from feddst.errors import CheckpointError, DataError, TrainingError
 from feddst.experiment.machine import commit, device
-from feddst.experiment.reproduce.config import ReproduceConfig
 from feddst.experiment.reproduce.figures import draw_figures
 from feddst.experiment.reproduce.plan import PlannedRow, plan
 from feddst.experiment.reproduce.playing import play_rows
 from feddst.experiment.reproduce.progress import Overall, Overseer, ProgressLines
 from feddst.experiment.reproduce.record import Maker, Record, earlier, recorded_row, save_record, shared_config
+from feddst.experiment.reproduce.request import Request
 from feddst.experiment.reproduce.table import TABLE, markdown
 from feddst.experiment.storage import write_atomically
 from feddst.options import as_words, flatten
@@ -32,24 +32,24 @@ _EACH_CALL = ("minutes", "at_once")
 
 
 def reproduce(
-    config: ReproduceConfig,
+    config: Request,
     *,
     out: str | Path,
     data: Dataset | None = None,
     changes: Mapping[str, Any] | None = None,
     overseer: Overseer | None = None,
 ) -> Record:
-    """Make a table or sweep of the paper, or go on with it, and return its record.
+    """Make a table or sweep of the paper, or a study, or go on with it, and return its record.
 
     Every run has a directory under `out`; `record.json`, `table.md` and the figures there are made again at the end of
-    each call, from what there is. `data` is used instead of the paper's data set, and `changes` instead of some of its
-    options: the record is then not the paper's.
+    each call, from what there is. `data` is used instead of the data set that is meant, and `changes` instead of some
+    options: the record is then another.
     """
     config.check()
     began = time.monotonic()
     path, changes = Path(out), changes or {}
     described = _described(config, data, changes)
-    before = earlier(path, config.target, config.reading, described)
+    before = earlier(path, config.subject, config.reading, described)
     rows = plan(config, path, changes)
     record = _empty(config, described, before, reproducible=data is None and not changes)
     failure: TrainingError | None = None
@@ -81,28 +81,27 @@ def write_reports(record: Record, folder: Path) -> None:
     write_atomically(folder / TABLE, markdown(record, pictures).encode())
 
 
-def command(config: ReproduceConfig) -> str:
+def command(config: Request) -> str:
     """The command line that stands for a config: what differs from the defaults."""
-    usual = flatten(ReproduceConfig(config.target))
+    usual = flatten(type(config)(config.target))
     changed = {name: value for name, value in flatten(config).items() if value != usual[name]}
     words = {name: value for name, value in changed.items() if name not in _EACH_CALL}
-    return shlex.join(["feddst", "reproduce", config.target, *as_words(words)])
+    return shlex.join(["feddst", config.command, config.target, *as_words(words)])
 
 
-def _described(config: ReproduceConfig, data: Dataset | None, changes: Mapping[str, Any]) -> str:
-    """The data in words, and what else is not the paper's."""
+def _described(config: Request, data: Dataset | None, changes: Mapping[str, Any]) -> str:
+    """The data in words, and what else differs."""
     instead = f"{data.name} in place of " if data is not None else ""
     changed = ", ".join(f"{name}={value}" for name, value in changes.items())
     return f"{instead}{config.describe_data()}{changed and ', with ' + changed}"
 
 
-def _load(config: ReproduceConfig, rows: Sequence[PlannedRow]) -> Dataset:
+def _load(config: Request, rows: Sequence[PlannedRow]) -> Dataset:
     wanted = next(row.unfinished[0].config.data for row in rows if row.unfinished)
     dataset = load(wanted)
-    classes = {"mnist": 10, "cifar10": 10, "cifar100": 100}[config.table.data["data.dataset"]]
-    if config.data.dataset == "folder" and dataset.num_classes != classes:
-        title, found = config.table.title, dataset.num_classes
-        raise DataError(f"data.root: {config.data.root} has {found} classes, but {title} has {classes}")
+    classes, found = config.classes, dataset.num_classes
+    if config.data.dataset == "folder" and classes is not None and found != classes:
+        raise DataError(f"data.root: {config.data.root} has {found} classes, but {config.data_title} has {classes}")
     return dataset
 
 
@@ -110,25 +109,24 @@ def _deadline(minutes: float) -> float:
     return time.monotonic() + 60 * minutes if minutes else math.inf
 
 
-def _empty(config: ReproduceConfig, data: str, before: Record | None, reproducible: bool) -> Record:
+def _empty(config: Request, data: str, before: Record | None, reproducible: bool) -> Record:
     """The record without its rows."""
-    sweep = config.sweep
     return Record(
-        target=config.target,
+        target=config.subject,
         reading=config.reading,
         data=data,
         command=command(config) if reproducible else "",
         made=before.made if before is not None else (),
         seeds=config.seeds,
-        caps=config.table.caps,
+        caps=config.caps,
         accounting=config.run_config(config.all_rows()[0], 0).accounting,
         rows=before.rows if before is not None else (),
-        symbol=sweep.symbol if sweep else "",
-        usual=config.usual_row() if sweep else "",
+        symbol=config.varied[1],
+        usual=config.usual_row,
     )
 
 
-def _begun(record: Record, config: ReproduceConfig, path: Path) -> Record:
+def _begun(record: Record, config: Request, path: Path) -> Record:
     """Mark the directory as the reproduction's, and note with what it is made."""
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -148,12 +146,12 @@ def _timed(record: Record, seconds: float) -> Record:
     return replace(record, made=(*others, replace(last, seconds=last.seconds + seconds)))
 
 
-def _found(config: ReproduceConfig, rows: Sequence[PlannedRow], changes: Mapping[str, Any]) -> dict[str, Any]:
+def _found(config: Request, rows: Sequence[PlannedRow], changes: Mapping[str, Any]) -> dict[str, Any]:
     """What the directories hold now, as parts of a record."""
-    option = config.sweep.option if config.sweep else ""
+    option, _ = config.varied
     recorded = tuple(
         recorded_row(row, shared_config(row, config.run_config(row.row, 0, changes)), row.row.own.get(option))
         for row in rows
     )
-    most = max(max((run.seed for run in row.runs), default=-1) + 1 for row in recorded)
+    most = max(len(row.runs) for row in recorded)
     return {"rows": recorded, "seeds": max(config.seeds, most)}

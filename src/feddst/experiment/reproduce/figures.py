@@ -18,7 +18,7 @@ from feddst.experiment.plots import (
     tidy,
 )
 from feddst.experiment.reproduce.record import Record
-from feddst.experiment.reproduce.table import READINGS
+from feddst.experiment.reproduce.table import settings
 
 CURVES = "accuracy.png"
 SWEEP = "sweep.png"
@@ -31,7 +31,7 @@ def draw_figures(record: Record, folder: Path) -> list[str]:
     lines = [(row.title, band(row.runs)) for row in record.rows]
     picture = Picture(_title(record), lines, record.accounting, record.caps, record.seeds > 1, _floor(record))
     draw(picture, folder / CURVES)
-    if not record.usual:
+    if not record.symbol:
         return [CURVES]
     _draw_sweep(record, folder / SWEEP)
     return [CURVES, SWEEP]
@@ -73,4 +73,4 @@ def _floor(record: Record) -> float | None:
 
 def _title(record: Record) -> str:
     spread = spread_in_words(record.seeds) if record.seeds > 1 else "one seed"
-    return f"{record.data}\n{READINGS[record.reading]}; {spread}"
+    return f"{record.data}\n{settings(record)}; {spread}"

@@ -8,7 +8,7 @@ from typing import Any
 
 from feddst.experiment.config import RunConfig, method_named
 from feddst.experiment.presets import Row
-from feddst.experiment.reproduce.config import ReproduceConfig
+from feddst.experiment.reproduce.request import Request
 from feddst.experiment.storage import RunDirectory, Standing
 from feddst.wire import nominal_bits
 
@@ -25,16 +25,16 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class PlannedRow:
-    """A row with all its seeds, of which those below `wanted` are to be played now, and not only reported."""
+    """A row with all its seeds, of which those `wanted` are to be played now, and not only reported."""
 
     row: Row
     runs: tuple[PlannedRun, ...]
-    wanted: int
+    wanted: range
 
     @property
     def asked(self) -> tuple[PlannedRun, ...]:
         """The runs that are to be there in the end."""
-        return tuple(run for run in self.runs if run.seed < self.wanted)
+        return tuple(run for run in self.runs if run.seed in self.wanted)
 
     @property
     def unfinished(self) -> tuple[PlannedRun, ...]:
@@ -49,17 +49,17 @@ class PlannedRow:
         return nominal_bits(config.wire.values) * (1 - config.sparsity.level if sparse else 1)
 
 
-def plan(config: ReproduceConfig, out: Path, changes: Mapping[str, Any]) -> list[PlannedRow]:
+def plan(config: Request, out: Path, changes: Mapping[str, Any]) -> list[PlannedRow]:
     """Every row of the target; raises if a directory holds a run that does not belong.
 
     Rows and seeds that are not asked for now are there as far as earlier calls have made them.
     """
-    wanted = config.wanted_rows()
-    return [_planned(config, out, changes, row, config.seeds if row in wanted else 0) for row in config.all_rows()]
+    rows, seeds = config.wanted_rows(), config.wanted_seeds()
+    return [_planned(config, out, changes, row, seeds if row in rows else range(0)) for row in config.all_rows()]
 
 
-def _planned(config: ReproduceConfig, out: Path, changes: Mapping[str, Any], row: Row, wanted: int) -> PlannedRow:
-    seeds = {*_seeds_made(out, row), *range(wanted)}
+def _planned(config: Request, out: Path, changes: Mapping[str, Any], row: Row, wanted: range) -> PlannedRow:
+    seeds = {*_seeds_made(out, row), *wanted}
     runs: list[PlannedRun] = []
     for seed in sorted(seeds):
         one, directory = config.run_config(row, seed, changes), RunDirectory(out / f"{row.name}-seed{seed}")

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
-from itertools import accumulate
+from itertools import accumulate, product
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +84,8 @@ class Maker:
 class Record:
     """All that a reproduction has found so far. `seeds` is how many a row should have.
 
-    `usual` names the row of a sweep that has the paper's own value, and is empty for a table; `symbol` is what the
-    sweep varies.
+    `usual` names the row that all others are compared with, in a sweep the one with the paper's own value, and is empty
+    for a table of the paper; `symbol` is what a sweep varies.
     """
 
     target: str
@@ -105,10 +105,10 @@ class Record:
         """How many runs have not come to their end."""
         return len(self.rows) * self.seeds - sum(bool(run.stopped_by) for row in self.rows for run in row.runs)
 
-    def complete(self, names: Iterable[str], seeds: int) -> bool:
-        """Whether these rows have come to their end with each of so many seeds."""
+    def complete(self, names: Iterable[str], seeds: Iterable[int]) -> bool:
+        """Whether these rows have come to their end with each of these seeds."""
         ended = {(row.name, run.seed) for row in self.rows for run in row.runs if run.stopped_by}
-        return all((name, seed) in ended for name in names for seed in range(seeds))
+        return all((name, seed) in ended for name, seed in product(names, seeds))
 
     def row(self, name: str) -> RecordedRow | None:
         """The row of this name, if it has runs."""

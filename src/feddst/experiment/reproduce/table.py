@@ -12,7 +12,12 @@ from feddst.experiment.wording import WAYS, counted, duration
 TABLE = "table.md"
 NOTHING = "–"
 _COMPARED = "Differences on the same seeds, in points, with 95 % bootstrap intervals over seeds:"
-READINGS = {"paper": "the paper's text", "published": "its published code"}
+_READINGS = {"paper": "the paper's text", "published": "its published code"}
+
+
+def settings(record: Record) -> str:
+    """Whose settings they are."""
+    return _READINGS.get(record.reading, f"study {record.reading}")
 
 
 def cell(record: Record, row: RecordedRow, cap_gib: float) -> Cell:
@@ -31,7 +36,7 @@ def reported(record: Record, row: RecordedRow, cap_gib: float) -> Reported | Non
 def table(record: Record) -> list[list[str]]:
     """Rows of words, the heading first: for each cap what was found, what the paper says, and how far that is."""
     beside = record.target in PAPER
-    heading = ["method" if beside else "FedDST with"]
+    heading = [_heading(record)]
     for cap in record.caps:
         heading += [f"{cap:g} GiB", *(["paper", "Δ"] if beside else [])]
     lines = [heading]
@@ -48,7 +53,7 @@ def table(record: Record) -> list[list[str]]:
 
 def short_table(record: Record) -> list[list[str]]:
     """The table for a screen: what was found, and in brackets how far from the paper that is."""
-    lines = [["method" if record.target in PAPER else "FedDST with", *(f"{cap:g} GiB" for cap in record.caps)]]
+    lines = [[_heading(record), *(f"{cap:g} GiB" for cap in record.caps)]]
     for row in record.rows:
         line = [row.title]
         for cap in record.caps:
@@ -96,7 +101,7 @@ def caption(record: Record) -> str:
         )
     several = f", mean ± standard deviation over {record.seeds} seeds" if record.seeds > 1 else ", one seed"
     return (
-        f"{record.data}; {READINGS[record.reading]}. Best mean client accuracy [%] under caps on the upload, "
+        f"{record.data}; {settings(record)}. Best mean client accuracy [%] under caps on the upload, "
         f"{WAYS[record.accounting]}{several}{beside}."
     )
 
@@ -127,6 +132,10 @@ def markdown(record: Record, pictures: Sequence[str] = ()) -> str:
         f"Made with {made}." if made else "",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _heading(record: Record) -> str:
+    return "FedDST with" if record.symbol else "method"
 
 
 def _distance(found: Cell, said: Reported) -> str:

@@ -1,0 +1,112 @@
+"""Studies: rows of one's own from a file, made as the paper's tables are."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from feddst.data import Dataset
+from feddst.errors import OptionError
+from feddst.experiment.reproduce import Record, StudyConfig, reproduce
+from feddst.experiment.reproduce.carry_out import command
+from feddst.experiment.reproduce.table import differences, markdown
+from feddst.options import updated
+
+from .conftest import SMALL, Listener
+
+STUDY = """
+title = "Two masks"
+caps = [0.0005, 0.001]
+against = "static"
+[options]
+sparsity.level = 0.7
+data.held_out = 40
+[rows.static]
+title = "A mask that stays"
+options = { method = "randommask" }
+[rows.moving]
+title = "A mask that moves"
+options = { method = "feddst", readjust.until = 50 }
+"""
+OTHERS = {name: value for name, value in SMALL.items() if not name.startswith("readjust")}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "masks.toml"
+    path.write_text(STUDY)
+    return path
+
+
+def asked(file: Path, **values: Any) -> StudyConfig:
+    return updated(StudyConfig(str(file)), {"seeds": 2, "first_seed": 7, "engine.workers": 1, **values})
+
+
+def play(config: StudyConfig, out: Path, data: Dataset, rounds: int = 10**9) -> Record:
+    return reproduce(config, out=out, data=data, changes=OTHERS, overseer=Listener(rounds))
+
+
+def test_the_rows_of_a_study_are_made_with_the_seeds_asked_for(
+    file: Path, tmp_path: Path, small_mnist: Dataset
+) -> None:
+    config = asked(file, rounds=4)
+    record = play(config, tmp_path / "out", small_mnist)
+    assert [(row.name, [run.seed for run in row.runs]) for row in record.rows] == [
+        ("static", [7, 8]),
+        ("moving", [7, 8]),
+    ]
+    assert record.complete(["static", "moving"], range(7, 9))
+    assert not record.complete(["static"], [0])
+    assert record.rows[0].config["data.held_out"] == 40
+    assert (record.target, record.reading, record.usual) == ("study", "masks", "static")
+    assert ", tested on 40 images held out, with " in markdown(record)
+    assert "; study masks. Best mean" in markdown(record)
+    assert differences(record)[1][0] == "A mask that moves − A mask that stays"
+
+
+def test_a_study_goes_on_where_it_stopped(file: Path, tmp_path: Path, small_mnist: Dataset) -> None:
+    whole = play(asked(file, rounds=4), tmp_path / "whole", small_mnist)
+    play(asked(file, rounds=4), tmp_path / "parts", small_mnist, rounds=5)
+    parts = play(asked(file, rounds=4), tmp_path / "parts", small_mnist)
+    for one, other in zip(whole.rows, parts.rows, strict=True):
+        assert [[p.accuracy for p in run.rows] for run in one.runs] == [
+            [p.accuracy for p in run.rows] for run in other.runs
+        ]
+
+
+def test_caps_end_the_runs(file: Path) -> None:
+    config = asked(file)
+    row = config.all_rows()[1]
+    run = config.run_config(row, 7)
+    assert (run.method, run.cap_gib, run.rounds, run.seed, run.readjust.until) == ("feddst", 0.001, 0, 7, 50)
+    assert command(config) == f"feddst study {file} --seeds 2 --first_seed 7 --engine.workers 1"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("caps = [0.0005, 0.001]", "caps = []"), "caps must be a list of GiB above 0, got []"),
+        (("caps = [0.0005, 0.001]", "caps = [-1]"), "caps must be a list of GiB above 0"),
+        (("against = ", "agianst = "), "unknown key 'agianst'; did you mean 'against'?"),
+        (('"static"\n[opt', '"sttic"\n[opt'), "against must be one of static, moving, got 'sttic'"),
+        (("sparsity.level", "sparsty.level"), "sparsty.level"),
+        (("sparsity.level = 0.7", "sparsity.level = 2"), "sparsity.level must be"),
+        (("sparsity.level = 0.7", "seed = 3"), "seed is not a study's to set"),
+        (('method = "randommask"', 'method = "randommask", readjust.until = 5'), "readjust.until has no effect"),
+        (('method = "randommask"', 'method = "randomask"'), "did you mean 'randommask'?"),
+        (("[rows.static]", "[rows.static"), "is not valid TOML"),
+        (('title = "A mask that stays"', 'titel = "A"'), "rows.static: unknown key 'titel'"),
+        (("data.held_out = 40", "engine.kind = 'stacked'"), "engine.kind is not a study's to set"),
+    ],
+)
+def test_what_a_file_may_not_say(file: Path, change: tuple[str, str], said: str) -> None:
+    assert STUDY.count(change[0]) == 1
+    file.write_text(STUDY.replace(*change))
+    with pytest.raises(OptionError) as error:
+        asked(file).check()
+    assert said in str(error.value)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"cannot read study .*: No such file"):
+        StudyConfig(str(tmp_path / "none.toml")).check()

@@ -1,0 +1,70 @@
+"""A moving average of the model: by hand, within the mask, and the same in a resumed run."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+import feddst
+from feddst.data import Dataset
+from feddst.experiment import RunConfig
+from feddst.experiment.averaging import result_of, with_average
+from feddst.experiment.loop import Silent
+from feddst.options import updated
+from feddst.protocol import ServerState
+
+from .conftest import small_network
+
+
+def state(round: int, w: list[float], mask: list[bool] | None = None) -> ServerState:
+    masks = {} if mask is None else {"w": torch.tensor(mask)}
+    return ServerState(round=round, seed=0, params={"w": torch.tensor(w)}, masks=masks)
+
+
+def test_by_hand() -> None:
+    first = with_average(state(1, [0.0, 0.0]), state(2, [11.0, 22.0]), 0.9)
+    assert result_of(first)["w"].tolist() == pytest.approx([9.0, 18.0])  # of 11 and 22, 9/11: d = 2/11
+    late = ServerState(round=100, seed=0, params={"w": torch.tensor([5.0, 5.0])}, extra={"average/w": torch.ones(2)})
+    assert result_of(with_average(late, state(101, [2.0, 3.0]), 0.9))["w"].tolist() == pytest.approx([1.1, 1.2])
+
+
+def test_what_has_left_the_mask_is_not_in_the_average() -> None:
+    after = with_average(state(1, [1.0, 1.0], [True, True]), state(2, [3.0, 0.0], [True, False]), 0.5)
+    assert result_of(after)["w"][1] == 0
+
+
+def test_without_it_the_model_is_the_last() -> None:
+    after = state(2, [3.0])
+    assert with_average(state(1, [1.0]), after, 0.0) is after
+    assert result_of(after)["w"].tolist() == [3.0]
+
+
+@pytest.mark.parametrize("method", ["feddst", "fedavgm-server", "feddst+fedadam"])
+def test_training_is_the_same_and_a_resumed_run_too(
+    small_config: Callable[..., RunConfig], small_data: Dataset, tmp_path: Path, method: str
+) -> None:
+    config = small_config(method=method, rounds=5, averaged=0.8, eval_every=1)
+    whole = feddst.run(config, data=small_data, model=small_network, out=tmp_path / "whole", watcher=Silent())
+    plain = feddst.run(
+        updated(config, {"averaged": 0.0}),
+        data=small_data,
+        model=small_network,
+        out=tmp_path / "plain",
+        watcher=Silent(),
+    )
+    feddst.run(
+        updated(config, {"rounds": 3}), data=small_data, model=small_network, out=tmp_path / "parts", watcher=Silent()
+    )
+    parts = feddst.run(
+        config, data=small_data, model=small_network, out=tmp_path / "parts", resume=True, watcher=Silent()
+    )
+    assert [row.train_loss for row in whole.rows] == [row.train_loss for row in plain.rows]
+    assert [row.loss for row in whole.rows] != [row.loss for row in plain.rows]
+    assert [row.loss for row in whole.rows] == [row.loss for row in parts.rows]
+    kept = [(tmp_path / name / "checkpoint.safetensors").read_bytes() for name in ("whole", "parts")]
+    assert kept[0] == kept[1]
+    loaded = feddst.load(tmp_path / "whole", model=whole.model)
+    assert all(
+        torch.equal(one, other) for one, other in zip(loaded.parameters(), whole.model.parameters(), strict=True)
+    )

@@ -1,0 +1,127 @@
+"""Sprout: what it keeps by hand, and exact counts whatever its options."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import feddst
+from feddst.data import Dataset
+from feddst.errors import OptionError
+from feddst.methods import Sprout, Sprouting
+from feddst.methods.sprout import _likelihood
+from feddst.protocol import InitialModel, Layer, ServerState, SparseSum, Update, count_active
+from feddst.sparsity import Sparsity
+
+
+def model(seed: int = 0) -> InitialModel:
+    draws = torch.Generator().manual_seed(seed)
+    shapes = {"conv": (6, 4, 3, 3), "fc": (20, 30)}
+    params = {name: torch.randn(shape, generator=draws) for name, shape in shapes.items()}
+    return InitialModel({**params, "bias": torch.zeros(6)}, tuple(Layer(name, shape) for name, shape in shapes.items()))
+
+
+def round_of(method: Sprout, state: ServerState) -> ServerState:
+    """Two clients who send back what they received, a little larger."""
+    total = SparseSum(state.masks)
+    values = {n: v[state.masks[n]] * 1.1 if n in state.masks else v for n, v in state.params.items()}
+    for client in range(2):
+        total.add(Update(client, state.round, 1, values))
+    return method.aggregate(state, total)
+
+
+def test_density_rises_by_the_same_factor_each_round() -> None:
+    timetable = Sprouting(start=0.99, begin=10, end=30)
+    found = [1 - timetable.level(r, 0.84) for r in (0, 10, 15, 20, 25, 30, 99)]
+    assert found == pytest.approx([0.01, 0.01, 0.02, 0.04, 0.08, 0.16, 0.16])
+
+
+def test_what_is_replaced_falls_as_a_cosine() -> None:
+    timetable = Sprouting(alpha=0.4, until=100)
+    assert [timetable.share(r) for r in (0, 50, 100, 101)] == pytest.approx([0.4, 0.2, 0.0, 0.0])
+
+
+def test_the_smallest_leave_and_as_many_enter_at_zero() -> None:
+    method = Sprout(sparsity=Sparsity(0.5, "uniform"), sprout=Sprouting(start=0.5, every=1, alpha=0.25, until=10**6))
+    params = {"w": torch.tensor([[8.0, -7.0, 6.0, 5.0], [0.4, 0.3, 0.2, 0.1]])}
+    state = method.init(InitialModel(params, (Layer("w", (2, 4)),)), seed=3)
+    assert state.masks["w"].tolist() == [[True] * 4, [False] * 4]
+    after = round_of(method, state)
+    assert after.masks["w"][0].tolist() == [True, True, True, False]  # 5 was the smallest of four
+    assert int(after.masks["w"][1].sum()) == 1
+    assert torch.allclose(after.params["w"][0], torch.tensor([8.8, -7.7, 6.6, 0.0]))
+    assert after.params["w"][1].tolist() == [0.0] * 4
+
+
+@given(
+    level=st.floats(0.3, 0.95),
+    further=st.floats(0.0, 1.0),
+    begin=st.integers(1, 8),
+    length=st.integers(0, 8),
+    every=st.integers(1, 4),
+    alpha=st.floats(0, 1),
+    where=st.sampled_from(["random", "units"]),
+)
+@settings(max_examples=40, deadline=None)
+def test_every_layer_keeps_exactly_its_budget(
+    level: float, further: float, begin: int, length: int, every: int, alpha: float, where: str
+) -> None:
+    start = level + further * (0.97 - level)
+    options = Sprouting(start, begin, begin + length, every, alpha, 12, where)  # type: ignore[arg-type]
+    method = Sprout(sparsity=Sparsity(level), sprout=options)
+    final = Sparsity(level).budgets(model().layers)
+    state = method.init(model(), seed=1)
+    for _ in range(begin + length + 2 * every):
+        state = round_of(method, state)
+        assert count_active(state.masks) == dict(state.budgets)
+        assert all(state.params[name][~mask].eq(0).all() for name, mask in state.masks.items())
+        assert sum(state.budgets.values()) <= sum(final.values())
+    assert dict(state.budgets) == final
+
+
+def test_units_with_much_weight_are_grown_at_more_often() -> None:
+    weights = torch.tensor([[2.0, 0.0, 1.0], [0.0, 0.0, 1.0]])
+    found = _likelihood(weights)
+    assert found[0].tolist() == pytest.approx([1.0, 0.0, 1.0], abs=2e-3)
+    assert found[1].tolist() == pytest.approx([1 / 3, 0.0, 1 / 3], abs=2e-3)
+    assert bool((found > 0).all())
+    assert _likelihood(torch.zeros(2, 3, 2)).shape == (2, 3, 2)
+
+
+def test_draws_follow_the_seed_and_the_round() -> None:
+    method = Sprout(sparsity=Sparsity(0.8), sprout=Sprouting(start=0.9, begin=1, end=4, every=2))
+    ends = []
+    for seed in (1, 1, 2):
+        state = method.init(model(), seed)
+        for _ in range(4):
+            state = round_of(method, state)
+        ends.append(state.masks["fc"])
+    assert torch.equal(ends[0], ends[1])
+    assert not torch.equal(ends[0], ends[2])
+
+
+@pytest.mark.parametrize("kind", ["reference", "native", "stacked"])
+def test_clients_send_no_masks(digits: Dataset, kind: str) -> None:
+    config = feddst.configure(
+        method="sprout",
+        rounds=6,
+        data={"clients": 4},
+        cohort={"size": 2},
+        local={"epochs": 1},
+        sprout={"start": 0.95, "begin": 1, "end": 5, "every": 2},
+        engine={"kind": kind},
+    )
+    result = feddst.run(config, data=digits)
+    assert [row.upload_mask_bytes for row in result.rows] == [0] * 6
+    assert result.rows[-1].entered > 0
+    assert result.rows[-1].density == pytest.approx(0.2, abs=1e-3)
+    assert result.rows[0].density == pytest.approx(0.05, abs=1e-3)
+
+
+def test_options_that_contradict_each_other() -> None:
+    with pytest.raises(OptionError, match=r"sprout.start must be at least sparsity.level \(0.8\), got 0.5"):
+        replace(Sprout(), sprout=Sprouting(start=0.5)).check()
+    with pytest.raises(OptionError, match=r"sprout.end must be at least sprout.begin \(50\), got 20"):
+        replace(Sprout(), sprout=Sprouting(end=20)).check()
