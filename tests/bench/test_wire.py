@@ -30,19 +30,21 @@ def test_every_codec_has_its_rows(record: WireRecord, told: list[str]) -> None:
     assert told == ["mnist-cnn, S = 0.95", "mnist-cnn, the cost of a call"]
     rows = {(row.codec, row.packing) for row in record.values}
     assert rows == {(name, "plain") for name in general_codecs()} | {(name, "deflate") for name in ("q8", "q4", "q2")}
-    assert len(record.values) == 9
+    assert len(record.values) == 12
     assert [row.codec for row in record.calls] == ["float32", "q4"]
     assert {row.values for row in record.values} == {record.copies[0].values} == {13088 + 90}
 
 
 def test_sizes(record: WireRecord) -> None:
     least = {"float32": 32, "bfloat16": 16, "float16": 16, "q8": 8.25, "q4": 4.25, "q2": 2.25}
+    least |= {"top8": 6 / 8, "top16": 7 / 16, "top32": 8 / 32}
     for row in record.values:
         sizes = row.sizes
         assert sizes.payload == sizes.values + sizes.mask + sizes.buffers + sizes.framing
         assert (sizes.mask, sizes.buffers, sizes.framing) == (0, 0, 48)
         if row.packing == "plain":
-            assert least[row.codec] <= row.bits < 1.04 * least[row.codec]
+            header_and_scales = 8 * (48 + 2 * 8) / row.values
+            assert least[row.codec] <= row.bits < 1.04 * least[row.codec] + header_and_scales
             assert row.bound / row.values <= row.bits
         else:
             assert row.bits < least[row.codec]
@@ -74,7 +76,7 @@ def test_the_record_is_json_with_where_it_was_made(record: WireRecord) -> None:
     assert about["command"] == "feddst bench wire"
     assert set(about["machine"]) == {"cpu", "cores", "system", "python", "torch", "numpy", "zlib"}
     assert {name: len(part) for name, part in about.items() if isinstance(part, list)} == {
-        "values": 9,
+        "values": 12,
         "copies": 1,
         "calls": 2,
         "differences": 2,
@@ -88,9 +90,9 @@ def test_the_tables_hold_every_row(record: WireRecord) -> None:
     found = {table.title: len(table.rows) - 1 for table in tables(record)}
     assert found == {
         "Targets": 6,
-        "Values": 9 + 2,
+        "Values": 12 + 2,
         "The cost of a call": 2,
-        "Errors": 5,
+        "Errors": 8,
         "Mask differences": 2,
         "Whole masks": 1,
     }
@@ -98,12 +100,12 @@ def test_the_tables_hold_every_row(record: WireRecord) -> None:
     for table in tables(record):
         assert {len(row) for row in table.rows} == {len(table.rows[0])}
         assert f"\n## {table.title}\n" in page
-        assert page.count("\n| mnist-cnn |") == 9 + 2 + 2 + 5 + 2 + 1
+        assert page.count("\n| mnist-cnn |") == 12 + 2 + 2 + 8 + 2 + 1
 
 
 def test_targets_are_counted(record: WireRecord) -> None:
     found = verdicts(record)
-    assert [(verdict.met, verdict.rows) for verdict in found[:2]] == [(2, 2), (9, 9)]
+    assert [(verdict.met, verdict.rows) for verdict in found[:2]] == [(2, 2), (12, 12)]
     assert [verdict.rows for verdict in found[2:]] == [1, 1, 1, 1]
 
 

@@ -210,6 +210,8 @@ def plain_values(codec: int, data: bytes, counts: Sequence[int]) -> list[list[fl
         flat = list(struct.unpack(f"<{sum(counts)}f", struct.pack(f"<{sum(counts)}I", *(h << 16 for h in halves))))
     elif codec == 2:
         flat = list(struct.unpack(f"<{sum(counts)}e", data))
+    elif codec in (9, 10, 11):
+        return plain_largest({9: 8, 10: 16, 11: 32}[codec], data, counts)
     else:
         return plain_blocks({3: 2, 4: 4, 8: 8}[codec], data, counts)
     starts = np.cumsum([0, *counts])
@@ -232,6 +234,26 @@ def plain_blocks(b: int, data: bytes, counts: Sequence[int]) -> list[list[float]
         tensors.append(values[:count])
         done += number
     levels.finish()
+    return tensors
+
+
+def plain_largest(m: int, data: bytes, counts: Sequence[int]) -> list[list[float]]:
+    filled = [n for n in counts if n]
+    halves = struct.unpack_from(f"<{len(filled)}H", data)
+    scales = list(struct.unpack(f"<{len(filled)}f", struct.pack(f"<{len(filled)}I", *(h << 16 for h in halves))))
+    bits, tensors = Bits(data[2 * len(filled) :]), []
+    for n in counts:
+        values = [0.0] * n
+        if n:
+            k, s = -(-n // m), scales.pop(0)
+            lengths = [k * (w + 1) + (n - 1) // 2**w for w in range(40)]
+            w = lengths.index(min(lengths))
+            low = [bits.bits(w) for _ in range(k)]
+            ones = [place for place in range(k + (n - 1) // 2**w) if bits.bit()]
+            for i, (place, rest) in enumerate(zip(ones, low, strict=True)):
+                values[(place - i) * 2**w + rest] = s if bits.bit() else -s
+        tensors.append(values)
+    bits.finish()
     return tensors
 
 
@@ -285,6 +307,9 @@ def test_the_page_alone_suffices_for_the_example() -> None:
         (WireConfig(values="q4", packing="deflate"), 0.95, 0.05),
         (WireConfig(values="q2", mask="positions"), 0.99, 0.3),
         (WireConfig(values="q8", mask="bitmap"), 0.99, 0.3),
+        (WireConfig(values="top8"), 0.9, 0.0),
+        (WireConfig(values="top16", mask="bitmap"), 0.95, 0.4),
+        (WireConfig(values="top32", packing="deflate"), 0.8, 0.05),
         (WireConfig(values="bfloat16"), 0.95, 0.4),
         (WireConfig(values="float16"), 0.98, 0.0),
         (WireConfig(values="float32"), 0.98, 0.001),

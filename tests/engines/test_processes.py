@@ -30,18 +30,24 @@ def engine(module: nn.Sequential, dataset: Dataset) -> Iterator[ProcessEngine]:
         yield processes
 
 
-@pytest.mark.parametrize("values", ["float32", "q4"])
+@pytest.mark.parametrize(
+    "wire", [WireConfig(), WireConfig("q4"), WireConfig("q2", feedback=True)], ids=["float32", "q4", "feedback"]
+)
 def test_workers_agree_with_one_process_to_the_last_bit(
-    engine: ProcessEngine, module: nn.Sequential, dataset: Dataset, assignment: AssignmentMaker, values: str
+    engine: ProcessEngine, module: nn.Sequential, dataset: Dataset, assignment: AssignmentMaker, wire: WireConfig
 ) -> None:
     method = FedDST(local=LOCAL, sparsity=Sparsity(0.6), readjust=Timetable(alpha=0.3, every=1))
-    given = [assignment(method, client=client, wire=WireConfig(values=values)) for client in range(5)]
+    given = [assignment(method, client=client, wire=wire) for client in range(5)]
     plain = ReferenceEngine(module, dataset, torch.device("cpu"))
     alone, shared = replies_of(plain, given), replies_of(engine, given)
     assert set(shared) == set(alone) == set(range(5))
     for index, reply in alone.items():
         assert reply.payload == shared[index].payload
         assert reply.loss == shared[index].loss
+        kept, also = reply.state.feedback, shared[index].state.feedback
+        assert kept.keys() == also.keys()
+        assert all(torch.equal(value, also[name]) for name, value in kept.items())
+        assert bool(kept) == wire.feedback
     assert len({reply.payload for reply in alone.values()}) == 5
 
 

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -39,7 +40,7 @@ def test_every_row_is_there_twice_and_every_sweep() -> None:
     rows = ("fedavgm", "fedprox", "fedavgm-bfloat16", "randommask", "grasp", "prunefl", "feddst", "feddst+fedprox")
     readings = {"": rows, "-published": (*rows, "fedavgm-still")}
     expected = [f"{table}-{row}{suffix}" for table in TABLES for suffix, named in readings.items() for row in named]
-    assert [preset.name for preset in RUNS] == expected
+    assert [preset.name for preset in RUNS] == ["thrifty", "thrifty-cifar10", *expected]
     sweeps = ("", "-alpha", "-sparsity", "-schedule")
     both = [f"{table}{sweep}{suffix}" for table in TABLES for suffix in ("", "-published") for sweep in sweeps]
     assert [preset.name for preset in COMPARISONS] == ["quick", "methods", *both]
@@ -77,6 +78,16 @@ def test_the_settings_are_the_papers(table: str, suffix: str) -> None:
         assert (config.cohort.size, config.data.clients) == (20, 400)
         assert (config.local.epochs, config.local.batch, config.local.lr) == (10, 32, 0.01)
         assert (config.local.momentum, config.local.l2, config.proximal.mu) == (0.9, 0.001, 1.0)
+
+
+@pytest.mark.parametrize(("preset", "table"), [("thrifty", "table1"), ("thrifty-cifar10", "table2")])
+def test_thrift_is_a_hundredth_of_the_papers_upload_for_the_same_clients(preset: str, table: str) -> None:
+    thrifty = updated(RunConfig(), PRESETS[preset].options)
+    paper = updated(RunConfig(), PRESETS[f"{table}-feddst"].options)
+    assert thrifty.cap_gib == paper.cap_gib / 100
+    assert thrifty.accounting == "measured"
+    given = {"copies": 1, "shift_only": False}
+    assert replace(thrifty.data, **given) == replace(paper.data, **given)  # type: ignore[arg-type]
 
 
 def changes(published: str, paper: str) -> dict[str, Any]:

@@ -91,12 +91,20 @@ def test_masks_keep_their_budgets_and_move_with_feddst_alone(
     assert moved == method.startswith("feddst")
 
 
-@pytest.mark.parametrize("method", ["fedavgm-server", "feddst+fedprox"])
+@pytest.mark.parametrize(
+    ("method", "wire"),
+    [
+        ("fedavgm-server", {}),
+        ("feddst+fedprox", {}),
+        ("feddst", {"wire__values": "top8", "wire__feedback": True}),
+    ],
+    ids=["fedavgm-server", "feddst+fedprox", "feedback"],
+)
 @pytest.mark.parametrize("stop", [1, 3, 4])
 def test_a_resumed_run_is_bit_for_bit_the_unbroken_one(
-    method: str, stop: int, tmp_path: Path, small_config: Configure, small_data: Dataset
+    method: str, wire: dict[str, Any], stop: int, tmp_path: Path, small_config: Configure, small_data: Dataset
 ) -> None:
-    config = small_config(method=method, cohort__stragglers=0.5, accounting="published")
+    config = small_config(method=method, cohort__stragglers=0.5, accounting="published", **wire)
     whole = run(config, model=network, data=small_data, out=tmp_path / "whole")
     part = run(config, model=network, data=small_data, out=tmp_path / "part", watcher=StopAfter(stop))
     assert not part.finished

@@ -30,7 +30,11 @@ STATE = ServerState(
     extra={"v": torch.ones(2)},
 )
 LEDGER = {"upload_bits": 2**70, "unsettled": [[3, 4]]}
-CLIENTS = {17: ClientState({"mask": torch.tensor([True])}), 3: ClientState({"a/b": torch.ones(1)})}
+CLIENTS = {
+    17: ClientState({"mask": torch.tensor([True])}),
+    3: ClientState({"a/b": torch.ones(1)}, {"c/d": torch.ones(2, dtype=torch.bfloat16)}),
+    5: ClientState(feedback={"c/d": torch.ones(2, dtype=torch.bfloat16)}),
+}
 
 
 @pytest.fixture
@@ -53,7 +57,9 @@ def test_a_checkpoint_gives_back_what_went_in(directory: RunDirectory) -> None:
         assert all(
             torch.equal(before[name], after[name]) and before[name].dtype == after[name].dtype for name in before
         )
-    assert {c: set(kept.tensors) for c, kept in loaded.clients.items()} == {17: {"mask"}, 3: {"a/b"}}
+    assert {c: set(kept.tensors) for c, kept in loaded.clients.items()} == {17: {"mask"}, 3: {"a/b"}, 5: set()}
+    assert {c: set(kept.feedback) for c, kept in loaded.clients.items()} == {17: set(), 3: {"c/d"}, 5: {"c/d"}}
+    assert torch.equal(loaded.clients[3].feedback["c/d"], CLIENTS[3].feedback["c/d"])
 
 
 def test_another_models_checkpoint_is_refused(directory: RunDirectory) -> None:

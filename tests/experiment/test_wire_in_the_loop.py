@@ -148,6 +148,7 @@ def test_lossless_settings_give_the_same_model(small_config: Configure, small_da
         ({"wire__values": "bfloat16"}, 0.8),
         ({"wire__values": "q4"}, 0.7),
         ({"wire__values": "q2", "wire__packing": "deflate"}, 0.75),
+        ({"wire__values": "top8"}, 0.65),
     ],
 )
 def test_rounded_updates_are_fewer_bytes_and_still_learn(

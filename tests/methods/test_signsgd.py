@@ -132,7 +132,8 @@ def test_a_gradient_that_is_no_number_is_not_voted_on() -> None:
 
 
 def test_what_the_method_fixes_cannot_be_chosen() -> None:
-    for name, value in {"wire.values": "q4", "local.weigh_by": "images", "local.momentum": 0.5}.items():
+    chosen = {"wire.values": "q4", "wire.feedback": True, "local.weigh_by": "images", "local.momentum": 0.5}
+    for name, value in chosen.items():
         with pytest.raises(OptionError, match=f"{name} is fixed at .* by sign-sgd"):
             refuse_ineffective(["sign-sgd"], {name: value})
     assert make_method(updated(RunConfig(), {"method": "sign-sgd"})).local.weigh_by == "equal"

@@ -11,7 +11,7 @@ import feddst
 from feddst.data import Dataset
 from feddst.errors import OptionError
 from feddst.methods import Sprout, Sprouting
-from feddst.methods.sprout import _likelihood
+from feddst.methods.sprout import expected_movement
 from feddst.protocol import InitialModel, Layer, ServerState, SparseSum, Update, count_active
 from feddst.sparsity import Sparsity
 
@@ -32,10 +32,13 @@ def round_of(method: Sprout, state: ServerState) -> ServerState:
     return method.aggregate(state, total)
 
 
-def test_density_rises_by_the_same_factor_each_round() -> None:
-    timetable = Sprouting(start=0.99, begin=10, end=30)
-    found = [1 - timetable.level(r, 0.84) for r in (0, 10, 15, 20, 25, 30, 99)]
+def test_density_changes_by_the_same_factor_each_round() -> None:
+    sparser = Sprouting(first=1 / 16, begin=10, end=30)
+    found = [1 - sparser.level(r, 0.84) for r in (0, 10, 15, 20, 25, 30, 99)]
     assert found == pytest.approx([0.01, 0.01, 0.02, 0.04, 0.08, 0.16, 0.16])
+    denser = Sprouting(first=4, begin=10, end=30)
+    assert [1 - denser.level(r, 0.9) for r in (0, 20, 30)] == pytest.approx([0.4, 0.2, 0.1])
+    assert Sprouting().level(0, 0.9) == pytest.approx(0.9)
 
 
 def test_what_is_replaced_falls_as_a_cosine() -> None:
@@ -44,7 +47,7 @@ def test_what_is_replaced_falls_as_a_cosine() -> None:
 
 
 def test_the_smallest_leave_and_as_many_enter_at_zero() -> None:
-    method = Sprout(sparsity=Sparsity(0.5, "uniform"), sprout=Sprouting(start=0.5, every=1, alpha=0.25, until=10**6))
+    method = Sprout(sparsity=Sparsity(0.5, "uniform"), sprout=Sprouting(every=1, alpha=0.25, until=10**6))
     params = {"w": torch.tensor([[8.0, -7.0, 6.0, 5.0], [0.4, 0.3, 0.2, 0.1]])}
     state = method.init(InitialModel(params, (Layer("w", (2, 4)),)), seed=3)
     assert state.masks["w"].tolist() == [[True] * 4, [False] * 4]
@@ -57,41 +60,58 @@ def test_the_smallest_leave_and_as_many_enter_at_zero() -> None:
 
 @given(
     level=st.floats(0.3, 0.95),
-    further=st.floats(0.0, 1.0),
+    first=st.floats(0.2, 1.0) | st.just(1.0) | st.floats(1.0, 1.4),
     begin=st.integers(1, 8),
     length=st.integers(0, 8),
     every=st.integers(1, 4),
     alpha=st.floats(0, 1),
-    where=st.sampled_from(["random", "units"]),
+    drop=st.sampled_from(["magnitude", "movement", "product"]),
+    where=st.sampled_from(["random", "movement"]),
 )
 @settings(max_examples=40, deadline=None)
 def test_every_layer_keeps_exactly_its_budget(
-    level: float, further: float, begin: int, length: int, every: int, alpha: float, where: str
+    level: float, first: float, begin: int, length: int, every: int, alpha: float, drop: str, where: str
 ) -> None:
-    start = level + further * (0.97 - level)
-    options = Sprouting(start, begin, begin + length, every, alpha, 12, where)  # type: ignore[arg-type]
+    options = Sprouting(every, alpha, 12, drop, where, first, begin, begin + length)  # type: ignore[arg-type]
     method = Sprout(sparsity=Sparsity(level), sprout=options)
-    final = Sparsity(level).budgets(model().layers)
+    method.check()
     state = method.init(model(), seed=1)
     for _ in range(begin + length + 2 * every):
         state = round_of(method, state)
         assert count_active(state.masks) == dict(state.budgets)
         assert all(state.params[name][~mask].eq(0).all() for name, mask in state.masks.items())
-        assert sum(state.budgets.values()) <= sum(final.values())
-    assert dict(state.budgets) == final
+        assert all(state.extra[f"movement/{n}"][~m].eq(0).all() for n, m in state.masks.items() if options.watches)
+    assert dict(state.budgets) == Sparsity(level).budgets(model().layers)
 
 
-def test_units_with_much_weight_are_grown_at_more_often() -> None:
-    weights = torch.tensor([[2.0, 0.0, 1.0], [0.0, 0.0, 1.0]])
-    found = _likelihood(weights)
-    assert found[0].tolist() == pytest.approx([1.0, 0.0, 1.0], abs=2e-3)
-    assert found[1].tolist() == pytest.approx([1 / 3, 0.0, 1 / 3], abs=2e-3)
-    assert bool((found > 0).all())
-    assert _likelihood(torch.zeros(2, 3, 2)).shape == (2, 3, 2)
+def test_movement_is_remembered_for_some_rounds() -> None:
+    method = Sprout(sparsity=Sparsity(0.5, "uniform"), sprout=Sprouting(every=10**6, drop="movement"))
+    state = method.init(InitialModel({"w": torch.tensor([[2.0, 4.0], [1.0, 1.0]])}, (Layer("w", (2, 2)),)), seed=0)
+    state = round_of(method, state)  # 2, 4 become 2.2, 4.4
+    assert torch.allclose(state.extra["movement/w"], torch.tensor([[0.04, 0.16], [0.0, 0.0]]))
+    state = round_of(method, state)  # 2.42, 4.84
+    assert torch.allclose(state.extra["movement/w"], torch.tensor([[0.036 + 0.0484, 0.144 + 0.1936], [0.0, 0.0]]))
+
+
+@pytest.mark.parametrize(("drop", "leaves"), [("magnitude", 2), ("movement", 0), ("product", 1)])
+def test_what_leaves(drop: str, leaves: int) -> None:
+    options = Sprouting(drop=drop)  # type: ignore[arg-type]
+    theta, movement = torch.tensor([[3.0, -0.2, 0.1]]), torch.tensor([[0.01, 0.25, 9.0]])  # products 0.3, 0.1, 0.3
+    importance = Sprout(sprout=options).importance(theta, movement).abs()
+    assert int(importance.argmin()) == leaves
+
+
+def test_movement_is_expected_where_others_have_moved() -> None:
+    movement, mask = torch.tensor([[4.0, 0.0, 1.0], [0.0, 0.0, 1.0]]), torch.tensor([[1, 0, 1], [0, 0, 1]]).bool()
+    found = expected_movement(movement, mask)  # the mean of the three is 2: relative to it 2, ½ and ½
+    out, into = (3.5 / 3, 1.5 / 2), (3 / 2, 1.0, 2 / 3)
+    wanted = [[(a * b) ** 0.5 for b in into] for a in out]
+    assert found.tolist() == [pytest.approx(row) for row in wanted]
+    assert expected_movement(torch.zeros(2, 3, 2), torch.zeros(2, 3, 2).bool()).eq(1).all()
 
 
 def test_draws_follow_the_seed_and_the_round() -> None:
-    method = Sprout(sparsity=Sparsity(0.8), sprout=Sprouting(start=0.9, begin=1, end=4, every=2))
+    method = Sprout(sparsity=Sparsity(0.8), sprout=Sprouting(first=0.5, begin=1, end=4, every=2))
     ends = []
     for seed in (1, 1, 2):
         state = method.init(model(), seed)
@@ -110,7 +130,7 @@ def test_clients_send_no_masks(digits: Dataset, kind: str) -> None:
         data={"clients": 4},
         cohort={"size": 2},
         local={"epochs": 1},
-        sprout={"start": 0.95, "begin": 1, "end": 5, "every": 2},
+        sprout={"first": 0.25, "begin": 1, "end": 5, "every": 2, "where": "movement"},
         engine={"kind": kind},
     )
     result = feddst.run(config, data=digits)
@@ -121,7 +141,7 @@ def test_clients_send_no_masks(digits: Dataset, kind: str) -> None:
 
 
 def test_options_that_contradict_each_other() -> None:
-    with pytest.raises(OptionError, match=r"sprout.start must be at least sparsity.level \(0.8\), got 0.5"):
-        replace(Sprout(), sprout=Sprouting(start=0.5)).check()
+    with pytest.raises(OptionError, match=r"sprout.first must be at most 5, .* sparsity.level 0.8, got 6"):
+        replace(Sprout(), sprout=Sprouting(first=6)).check()
     with pytest.raises(OptionError, match=r"sprout.end must be at least sprout.begin \(50\), got 20"):
         replace(Sprout(), sprout=Sprouting(end=20)).check()

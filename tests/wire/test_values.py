@@ -11,12 +11,12 @@ from torch import Tensor
 
 from feddst.errors import OptionError, WireError
 from feddst.protocol import generator
-from feddst.wire import CODECS, ValueCodec, WireConfig, general_codecs, register
-from feddst.wire.codecs import codec_coded, codec_named
+from feddst.wire import CODECS, ValueCodec, WireConfig, register
+from feddst.wire.codecs import broadcast_codecs, codec_coded, codec_named
 from feddst.wire.values import BFloat16, Float16, Float32
 
 codecs = pytest.mark.parametrize("codec", CODECS.values(), ids=list(CODECS))
-codecs_of_any_number = pytest.mark.parametrize("codec", general_codecs().values(), ids=list(general_codecs()))
+codecs_of_all_values = pytest.mark.parametrize("codec", broadcast_codecs().values(), ids=list(broadcast_codecs()))
 patterns = st.lists(st.integers(0, 2**32 - 1), max_size=40)
 numbers = st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=40)
 
@@ -90,12 +90,12 @@ def test_bfloat16_is_the_nearest_within_its_range(values: list[float]) -> None:
     assert to_bits(sent(BFloat16(), torch.tensor(values))[0]) == nearest
 
 
-@codecs_of_any_number
+@codecs_of_all_values
 @settings(max_examples=40)
 @given(counts=st.lists(st.sampled_from([0, 1, 2, 63, 64, 65, 130]), max_size=5), seed=st.integers(0, 2**32))
 def test_tensors_keep_their_lengths_and_do_not_mix(codec: ValueCodec, counts: list[int], seed: int) -> None:
     draws = np.random.default_rng(seed)
-    # Tensor i holds 2^i or nothing, which every codec carries exactly.
+    # Tensor i holds 2^i or nothing, which all of these codecs carry exactly.
     tensors = [torch.from_numpy((draws.random(n) < 0.5) * np.float32(2**i)) for i, n in enumerate(counts)]
     before = [value.clone() for value in tensors]
     found = sent(codec, *tensors)
@@ -108,7 +108,8 @@ def test_tensors_keep_their_lengths_and_do_not_mix(codec: ValueCodec, counts: li
 def test_sizes_by_hand() -> None:
     counts = [0, 1, 64, 65]
     sizes = {name: codec.size(counts) for name, codec in CODECS.items()}
-    # 130 values; for quantisers 0 + 1 + 1 + 2 blocks of a scale and 64 levels.
+    # 130 values; for quantisers 0 + 1 + 1 + 2 blocks of a scale and 64 levels; for the largest three scales, then
+    # 8 of 64 in 8·3 + ⌊63/4⌋ bits of positions and 8 signs, and so on.
     assert sizes == {
         "float32": 520,
         "bfloat16": 260,
@@ -116,6 +117,9 @@ def test_sizes_by_hand() -> None:
         "q8": 4 * (2 + 64),
         "q4": 4 * (2 + 32),
         "q2": 4 * (2 + 16),
+        "top8": 3 * 2 + (2 + 47 + 52 + 7) // 8,
+        "top16": 3 * 2 + (2 + 27 + 33 + 7) // 8,
+        "top32": 3 * 2 + (2 + 15 + 22 + 7) // 8,
         "sign": 17,
     }
 

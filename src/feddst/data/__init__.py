@@ -5,6 +5,17 @@ from feddst.data.dataset import Dataset
 from feddst.data.federation import Federation
 from feddst.data.partition import Partition, split
 from feddst.data.roster import Roster
-from feddst.data.sources import federate, load
+from feddst.data.sources import clients_of, federate, load, prepared
 
-__all__ = ["DataConfig", "Dataset", "Federation", "Partition", "Roster", "federate", "load", "split"]
+__all__ = [
+    "DataConfig",
+    "Dataset",
+    "Federation",
+    "Partition",
+    "Roster",
+    "clients_of",
+    "federate",
+    "load",
+    "prepared",
+    "split",
+]

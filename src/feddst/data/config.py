@@ -36,9 +36,25 @@ class DataConfig:
         at_least=0,
     )
     min_images: int = option(2, "dirichlet: training images of the smallest client", at_least=1)
+    copies: int = option(
+        1,
+        "versions of each training image that its client holds: the image, its mirror image, then ones mirrored by "
+        "chance and shifted by up to 4 pixels each way; one epoch passes over all of them",
+        at_least=1,
+        at_most=16,
+    )
+    shift_only: bool = option(
+        False, "copies: shifted and never mirrored, for images whose mirror image means something else, as of digits"
+    )
 
     def check(self) -> None:
         """Raise `OptionError` at the first option, named `data.…`, that holds a value it does not allow."""
         values = flatten(self, "data.")
         for opt in options_of(DataConfig, "data."):
             opt.check(values[opt.name])
+
+    @property
+    def versions(self) -> str:
+        """What clients hold beside the images themselves, in words to go on with; empty if nothing."""
+        unmirrored = ", none mirrored" if self.shift_only else ""
+        return f", {self.copies} versions of each image{unmirrored}" if self.copies > 1 else ""

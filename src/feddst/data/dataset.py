@@ -20,7 +20,9 @@ class Dataset:
     """Training and test images [N, *input_shape], as stored, with int64 labels [N].
 
     `mean` and `std` (one number a channel, or empty) normalise uint8 images scaled to [0, 1]. `held_out` is how many
-    of the training images once were, if the test images were taken from those.
+    of the training images once were, if the test images were taken from those. `copies` is how many versions of each
+    training image there are: all images, then the second version of each, and so on; `shift_only` is whether none of
+    them is mirrored.
     """
 
     name: str
@@ -32,6 +34,8 @@ class Dataset:
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
     held_out: int = 0
+    copies: int = 1
+    shift_only: bool = False
 
     def __post_init__(self) -> None:
         for part, images, labels in self._parts():
@@ -79,6 +83,11 @@ class Dataset:
         return len(self.classes)
 
     @property
+    def originals(self) -> int:
+        """How many training images there are without their altered copies; they are the first."""
+        return len(self.train_labels) // self.copies
+
+    @property
     def input_shape(self) -> tuple[int, ...]:
         """The shape of one image, without the batch dimension."""
         return tuple(self.train_images.shape[1:])
@@ -103,8 +112,11 @@ class Dataset:
         return scaled
 
     def holding_out(self, images: int) -> "Dataset":
-        """So many training images, drawn at random but always the same, in place of the test images."""
-        total = len(self.train_labels)
+        """So many training images, drawn at random but always the same, in place of the test images.
+
+        Copies of images are left out.
+        """
+        total = self.originals
         if images >= total:
             raise DataError(f"{self.name}: cannot hold out {images} of {total} training images")
         order = torch.from_numpy(generator(0, "held out").permutation(total))
@@ -116,6 +128,7 @@ class Dataset:
             test_images=self.train_images[tested],
             test_labels=self.train_labels[tested],
             held_out=images,
+            copies=1,
         )
 
     def _parts(self) -> tuple[tuple[str, Tensor, Tensor], ...]:

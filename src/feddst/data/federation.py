@@ -1,7 +1,7 @@
 """A data set and its division among clients: what an experiment trains and tests on."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import cast
 
@@ -10,8 +10,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from feddst.data.config import DataConfig
+from feddst.data.copies import with_copies
 from feddst.data.dataset import Dataset, Pair
-from feddst.data.partition import Indices, Partition, count_classes, held_class_tests
+from feddst.data.partition import Indices, Partition, all_versions, count_classes, held_class_tests
 from feddst.errors import DataError
 
 _MOST_KEPT = 2**28
@@ -80,6 +82,17 @@ class Federation:
         else:
             tests = tuple(_as_indices(np.asarray(indices)) for indices in client_test)
         return cls(dataset, Partition(given, tests), f"{name}, {len(owned)} clients")
+
+    def with_copies(self, copies: int, shift_only: bool = False) -> "Federation":
+        """The same clients, who hold so many versions of each of their training images, as option data.copies says."""
+        DataConfig(copies=copies, shift_only=shift_only).check()
+        dataset = with_copies(self.dataset, copies, shift_only)
+        if dataset is self.dataset:
+            return self
+        originals = [images[images < dataset.originals] for images in self.partition.train]
+        return replace(
+            self, dataset=dataset, partition=Partition(all_versions(dataset, originals), self.partition.test)
+        )
 
     @property
     def num_clients(self) -> int:

@@ -26,15 +26,26 @@ class Partition:
 
 
 def split(dataset: Dataset, config: DataConfig, seed: int) -> Partition:
-    """Divide the images of `dataset` among clients as `config` says; the result depends on the seed alone."""
+    """Divide the images of `dataset` among clients as `config` says; the result depends on the seed alone.
+
+    Copies of an image are where the image is, and make no difference to anything else.
+    """
     config.check()
     rng = generator(seed, "partition")
-    labels, test_labels = dataset.train_labels.numpy(), dataset.test_labels.numpy()
+    labels, test_labels = dataset.train_labels[: dataset.originals].numpy(), dataset.test_labels.numpy()
     train = TRAIN_SPLITS[config.partition](labels, dataset.num_classes, config, rng)
     counts = count_classes(labels, train, dataset.num_classes)
     if config.partition == "dirichlet":
-        return Partition(train, proportional_tests(counts, test_labels, rng))
-    return Partition(train, held_class_tests(counts, test_labels))
+        tests = proportional_tests(counts, test_labels, rng)
+    else:
+        tests = held_class_tests(counts, test_labels)
+    return Partition(all_versions(dataset, train), tests)
+
+
+def all_versions(dataset: Dataset, train: Sequence[Indices]) -> tuple[Indices, ...]:
+    """For each client, the positions of all versions of its images, which are given by their originals' positions."""
+    firsts = np.arange(dataset.copies)[:, None] * dataset.originals
+    return tuple((firsts + images).ravel() for images in train)
 
 
 def by_classes(labels: Indices, num_classes: int, config: DataConfig, rng: np.random.Generator) -> tuple[Indices, ...]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from feddst.data.cifar import CIFAR10, CIFAR100, load_cifar
 from feddst.data.config import DataConfig
+from feddst.data.copies import with_copies
 from feddst.data.dataset import Dataset
 from feddst.data.federation import Federation
 from feddst.data.folders import load_folder
@@ -17,17 +18,29 @@ from feddst.errors import DataError, OptionError
 def load(config: DataConfig) -> Dataset:
     """The data set that `config` names, from the package, the disk or the net."""
     config.check()
-    dataset = LOADERS[config.dataset](config)
-    return dataset.holding_out(config.held_out) if config.held_out else dataset
+    return prepared(LOADERS[config.dataset](config), config)
+
+
+def prepared(dataset: Dataset, config: DataConfig) -> Dataset:
+    """`dataset` with the images held out and the copies that `config` asks for; the same one if it has them."""
+    config.check()
+    if config.held_out and not dataset.held_out:
+        dataset = dataset.holding_out(config.held_out)
+    return with_copies(dataset, config.copies, config.shift_only)
 
 
 def federate(config: DataConfig, seed: int, dataset: Dataset | None = None) -> Federation:
     """`dataset`, or the one that `config` names, divided among clients as `config` says."""
-    dataset = load(config) if dataset is None else dataset
-    if config.held_out and not dataset.held_out:
-        dataset = dataset.holding_out(config.held_out)
+    dataset = load(config) if dataset is None else prepared(dataset, config)
     description = f"{dataset.name}, {_describe(config)}, seed {seed}"
     return Federation(dataset, split(dataset, config, seed), description)
+
+
+def clients_of(config: DataConfig, seed: int, data: Dataset | Federation | None = None) -> Federation:
+    """The clients of a run on `data`: those that are divided already get the copies that `config` asks for."""
+    if not isinstance(data, Federation):
+        return federate(config, seed, data)
+    return data if config.copies == 1 else data.with_copies(config.copies, config.shift_only)
 
 
 def data_directory(config: DataConfig) -> Path:
@@ -64,4 +77,4 @@ def _describe(config: DataConfig) -> str:
         "dirichlet": f"beta {config.beta:g}",
         "iid": f"{each * size} images",
     }
-    return f"{config.clients} clients, {config.partition} partition ({details[config.partition]})"
+    return f"{config.clients} clients, {config.partition} partition ({details[config.partition]}){config.versions}"

@@ -14,7 +14,7 @@ from feddst.engines.reports import make_reports
 from feddst.engines.ticket import take_ticket
 from feddst.errors import TrainingError
 from feddst.methods.lotteryfl import kept_masks
-from feddst.protocol import ClientState, Masks, Positions, Readjustment, Tensors, Update, minibatches
+from feddst.protocol import Masks, Positions, Readjustment, Tensors, Update, minibatches
 from feddst.protocol.minibatches import Indices
 
 
@@ -174,7 +174,7 @@ def outcome(client: Client, loss: float) -> Outcome:
     kept = {name: client.params[name].detach().cpu().clone() for name in work.keep} | (
         kept_masks(masks) if work.ticket is not None else {}
     )
-    return Outcome(update, ClientState({**job.state.tensors, **kept}), loss)
+    return Outcome(update, replace(job.state, tensors={**job.state.tensors, **kept}), loss)
 
 
 def _finite(values: Collection[Tensor]) -> bool:

@@ -3,12 +3,15 @@
 import threading
 from collections.abc import Callable, Collection
 
+import numpy as np
 from torch import nn
 
 from feddst.engines.base import Assignment, Job, Outcome, Reply
+from feddst.errors import WireError
 from feddst.models import persistent_buffers
-from feddst.protocol import generator
-from feddst.wire import Inbox, Layout, Reference, encode_update, model_layout
+from feddst.protocol import ClientState, generator
+from feddst.wire import Asked, Inbox, Layout, Reference, decode_update, encode_update, model_layout
+from feddst.wire.feedback import remainder_of
 
 
 class Parcels:
@@ -48,8 +51,25 @@ def answer(reference: Reference, assignment: Assignment, train_client: Callable[
     )
     outcome = train_client(job)
     draws = generator(job.seed, "update rounding", sent.round, job.client)
+    if assignment.wire.feedback:
+        payload, state = _encode_with_feedback(outcome, reference, assignment, draws)
+        return Reply(payload, state, outcome.loss)
     payload = encode_update(outcome.update, reference, job.work, assignment.wire, draws)
     return Reply(payload, outcome.state, outcome.loss)
+
+
+def _encode_with_feedback(
+    outcome: Outcome, reference: Reference, assignment: Assignment, draws: np.random.Generator
+) -> tuple[bytes, ClientState]:
+    """The payload of an update with what was left out of earlier ones, and the state with what is left out of it."""
+    work, remainder = assignment.work, remainder_of(reference, assignment.work, outcome.update.masks)
+    update = remainder.added(outcome.update, outcome.state)
+    payload = encode_update(update, reference, work, assignment.wire, draws)
+    try:
+        arrived = decode_update(payload, Asked(reference, work, update.client, update.weight))
+    except WireError:  # nor will the server take it
+        return payload, outcome.state
+    return payload, remainder.written(outcome.state, remainder.left_out(update, arrived))
 
 
 def layout_of(module: nn.Module, keep: Collection[str] = ()) -> Layout:

@@ -27,7 +27,7 @@ from feddst.options import flatten, hint, one_of, option, updated, validate
 from feddst.protocol import Growth, LocalTraining, Proximal
 from feddst.protocol.keys import LARGEST_SEED
 from feddst.sparsity import Sparsity, Timetable
-from feddst.wire import WireConfig, general_codecs
+from feddst.wire import WireConfig, broadcast_codecs, general_codecs
 
 CHANGEABLE = frozenset({"rounds", "cap_gib", "min_clients", "engine.workers"})
 """What may differ when a run is resumed: how far it goes, what stops it, and how many clients train at once."""
@@ -116,9 +116,12 @@ class RunConfig:
     def _refuse_votes(self) -> None:
         """Raise if values would go through a codec for votes that the method does not fix itself."""
         pins = method_named(self.method).pins
-        for name, codec in {"wire.values": self.wire.values, "wire.download": self.wire.download}.items():
-            if codec not in general_codecs() and pins.get(name) != codec:
-                raise OptionError(f"{name} must be {one_of(general_codecs())} for {self.method}, got {codec!r}")
+        for name, codec, allowed in (
+            ("wire.values", self.wire.values, general_codecs()),
+            ("wire.download", self.wire.download, broadcast_codecs()),
+        ):
+            if codec not in allowed and pins.get(name) != codec:
+                raise OptionError(f"{name} must be {one_of(allowed)} for {self.method}, got {codec!r}")
 
 
 OwnGroups.reserved |= {"flower", *(field.name for field in dataclasses.fields(RunConfig))}

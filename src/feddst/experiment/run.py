@@ -235,7 +235,7 @@ class Run:
                 self._ledger.book_upload(arrival.client, arrival.bits)
             else:
                 self._ledger.up.add_unused(arrival.bytes)
-            if arrival.state.tensors:
+            if not arrival.state.empty:
                 self.clients[arrival.client] = arrival.state
         before, total = self.state, self._open.total
         after = self.method.aggregate(before, total) if self._enough(self._open) else before.next()

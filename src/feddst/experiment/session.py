@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch import nn
 
-from feddst.data import Dataset, Federation, Roster, federate
+from feddst.data import Dataset, Federation, Roster, clients_of
 from feddst.engines import make_engine
 from feddst.errors import CheckpointError, DataError, OptionError
 from feddst.experiment.averaging import result_of
@@ -57,7 +57,7 @@ def run(
         config = updated(config, {"data.clients": data.num_clients})
     config.check()
     directory = run_directory(out, config, resume)
-    federation = data if isinstance(data, Federation) else federate(config.data, config.seed, data)
+    federation = clients_of(config.data, config.seed, data)
     one, module = open_run(config, federation, model, directory, resume)
     with closing(make_engine(config.engine, module, federation.dataset)) as engine:
         finished = play([one], engine, watcher or Lines())

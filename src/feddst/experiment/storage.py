@@ -34,6 +34,8 @@ _PARTIAL = ".partial"
 _NAMED = 12
 """How many runs a message lists."""
 _GROUPS = ("params", "buffers", "masks", "extra")
+_KEPT = {"client": "tensors", "feedback": "feedback"}
+"""What a client keeps, by what it is called in a checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -115,8 +117,9 @@ class RunDirectory:
         tensors: dict[str, Tensor] = {}
         for group in _GROUPS:
             tensors |= {f"{group}/{name}": value for name, value in getattr(state, group).items()}
-        for client, kept in checkpoint.clients.items():
-            tensors |= {f"client {client}/{name}": value for name, value in kept.tensors.items()}
+        for client, kept in sorted(checkpoint.clients.items()):
+            for kind in _KEPT:
+                tensors |= {f"{kind} {client}/{name}": value for name, value in getattr(kept, _KEPT[kind]).items()}
         for name, bitmap in checkpoint.bitmaps.items():
             tensors[f"bitmap/{name}"] = torch.frombuffer(bytearray(bitmap), dtype=torch.uint8)
         about = {
@@ -277,17 +280,18 @@ def _read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 def _restored(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Checkpoint:
     groups: dict[str, dict[str, Tensor]] = {group: {} for group in (*_GROUPS, "bitmap")}
-    clients: dict[int, dict[str, Tensor]] = {}
+    clients: dict[int, dict[str, dict[str, Tensor]]] = {}
     for key, value in tensors.items():
         group, _, name = key.partition("/")
-        if group.startswith("client "):
-            clients.setdefault(int(group.removeprefix("client ")), {})[name] = value
+        kind, _, client = group.rpartition(" ")
+        if kind in _KEPT:
+            clients.setdefault(int(client), {}).setdefault(_KEPT[kind], {})[name] = value
         else:
             groups[group][name] = value
     bitmaps = groups.pop("bitmap")
     return Checkpoint(
         ServerState(round=about["round"], seed=about["seed"], budgets=about["budgets"], **groups),
-        {client: ClientState(kept) for client, kept in clients.items()},
+        {client: ClientState(**kept) for client, kept in clients.items()},
         about["ledger"],
         {name: bitmaps[str(name)].numpy().tobytes() for name in about["bitmaps"]},
         dict(about["holders"]),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from feddst.data import Dataset, Federation, Roster, federate
+from feddst.data import Dataset, Federation, Roster, clients_of
 from feddst.engines import Exam
 from feddst.engines.reference import ReferenceEngine
 from feddst.errors import CheckpointError
@@ -70,10 +70,8 @@ def origin_of(trained: Trained, model: ModuleSource | None, data: Dataset | Fede
 
 def _federation(trained: Trained, data: Dataset | Federation | None) -> Federation | None:
     config = trained.config
-    if isinstance(data, Federation):
-        return data
     if data is not None:
-        return federate(config.data, config.seed, data)
+        return clients_of(config.data, config.seed, data)
     return federation_here(config.data, config.seed)
 
 

@@ -8,7 +8,16 @@ from typing import Any, TypeVar, get_type_hints
 from feddst.methods.base import Card, Method
 from feddst.methods.fedavg import FedAvg, FedAvgM, FedAvgMServer, ServerMomentum
 from feddst.methods.feddst import FedDST, FedDSTProx, RandomMaskProx
-from feddst.methods.fedopt import Adaptive, FedAdagrad, FedAdam, FedDSTAdagrad, FedDSTAdam, FedDSTYogi, FedYogi
+from feddst.methods.fedopt import (
+    Adaptive,
+    FedAdagrad,
+    FedAdam,
+    FedDSTAdagrad,
+    FedDSTAdam,
+    FedDSTYogi,
+    FedYogi,
+    RandomMaskAdam,
+)
 from feddst.methods.fedprox import FedProx
 from feddst.methods.lgfedavg import LGFedAvg, SharedLayers
 from feddst.methods.lotteryfl import Lottery, LotteryFL
@@ -17,7 +26,7 @@ from feddst.methods.own import OwnGroups
 from feddst.methods.prunefl import PruneFL, Reconfiguration
 from feddst.methods.randommask import RandomMask
 from feddst.methods.signsgd import SignSGD, Votes
-from feddst.methods.sprout import RandomMaskAdam, Sprout, SproutAdam, Sprouting
+from feddst.methods.sprout import Sprout, Sprouting
 
 M = TypeVar("M", bound=type[Method])
 
@@ -46,7 +55,6 @@ METHODS: dict[str, type[Method]] = {
         FedDSTAdam,
         FedDSTYogi,
         Sprout,
-        SproutAdam,
         LotteryFL,
         LGFedAvg,
         SignSGD,
@@ -121,7 +129,6 @@ __all__ = [
     "SharedLayers",
     "SignSGD",
     "Sprout",
-    "SproutAdam",
     "Sprouting",
     "Votes",
     "register",

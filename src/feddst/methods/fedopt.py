@@ -16,6 +16,7 @@ from torch import Tensor
 from feddst.methods.base import Card
 from feddst.methods.fedavg import FedAvgM
 from feddst.methods.feddst import FedDST
+from feddst.methods.randommask import RandomMask
 from feddst.options import option
 from feddst.protocol import InitialModel, Masks, ServerState, SparseSum, Tensors
 
@@ -131,3 +132,12 @@ class FedDSTYogi(FedYogi, FedDST):
     name: ClassVar[str] = "feddst+fedyogi"
     summary: ClassVar[str] = "FedDST with Yogi on the server"
     card: ClassVar[Card] = replace(FedDST.card, paper="both")
+
+
+@dataclass(frozen=True)
+class RandomMaskAdam(FedAdam, RandomMask):
+    """RandomMask whose server steps with Adam."""
+
+    name: ClassVar[str] = "randommask+fedadam"
+    summary: ClassVar[str] = "RandomMask with Adam on the server"
+    card: ClassVar[Card] = replace(RandomMask.card, paper="both")

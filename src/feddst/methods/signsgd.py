@@ -36,6 +36,7 @@ class SignSGD(FedAvg):
     card: ClassVar[Card] = Card("Jin et al. 2020", "one vote a weight", cost="n")
     pins: ClassVar[Mapping[str, Any]] = {
         "wire.values": "sign",
+        "wire.feedback": False,
         "local.weigh_by": "equal",
         "local.epochs": 1,
         "local.momentum": 0.0,

@@ -1,11 +1,12 @@
-"""Sprout, this package's own: a network that begins with few weights and grows, its mask moved by the server alone.
+"""Sprout, this package's own: RandomMask whose server moves the mask, which costs no upload at all.
 
-With little upload a sparser network learns more, because more rounds fit; with much of it a denser one does. So the
-network begins at sparsity S₀ and stays there until round `begin`; from then to round `end` its density rises, by the
-same factor each round, to that of `sparsity.level`. Every ΔR rounds the server drops the share α_r of each layer's
-active weights, the smallest, and grows what the layer lacks of its new budget. Clients train within the mask that they
-receive and upload no masks at all: where to grow is drawn at random, or, with `units`, the likelier the more the
-weights of the unit before and of the unit behind amount to. What grows starts at zero.
+Every ΔR rounds each layer loses the share α_r of its weights and grows as many elsewhere, at zero; clients train within
+the mask that they receive, and send none. Which weights leave and where others grow follows from what the server has
+anyway: how large weights are, and how much the rounds before have moved them. Where a unit's weights move, those that
+it lacks would move too: the gradient of a weight is the product of what comes in at one end and back at the other.
+
+The network may also begin with fewer weights than it ends with, or with more: its density then changes by the same
+factor each round.
 """
 
 import math
@@ -19,37 +20,39 @@ from torch import Tensor
 
 from feddst.errors import OptionError
 from feddst.methods.base import Card
-from feddst.methods.fedopt import FedAdam
 from feddst.methods.randommask import RandomMask
 from feddst.options import option
-from feddst.protocol import InitialModel, Layer, ServerState, SparseSum, count_active, generator, masked
+from feddst.protocol import InitialModel, Layer, ServerState, SparseSum, Tensors, count_active, generator, masked
 from feddst.sparsity import drop_smallest, grow_largest, prune_to_budgets
 
-FAINT = 1e-3
-"""A unit without weights is drawn as if it had this share of the mean unit's."""
+MEMORY = 0.9
+"""How much of a weight's movement is remembered from one round to the next."""
+_PREFIX = "movement/"
 
 
 @dataclass(frozen=True)
 class Sprouting:
-    """How a network grows, and how much of its mask moves."""
+    """How much of a mask moves, and what decides where."""
 
-    start: float = option(0.95, "S₀: sparsity at first, at least sparsity.level", at_least=0, below=1)
-    begin: int = option(50, "the round from which on density rises", at_least=1)
-    end: int = option(400, "the round from which on it is that of sparsity.level", at_least=1)
     every: int = option(10, "ΔR: rounds between two changes of the mask", at_least=1)
     alpha: float = option(0.1, "α: share of each layer's weights replaced in round 1", at_least=0, at_most=1)
     until: int = option(
-        400, "R_end: from this round on nothing is replaced; α falls as a cosine until then", at_least=1
+        1000, "R_end: from this round on nothing is replaced; α falls as a cosine until then", at_least=1
     )
-    where: Literal["random", "units"] = option(
-        "random", "where weights grow: anywhere, or likelier at units with much weight"
+    drop: Literal["magnitude", "movement", "product"] = option(
+        "magnitude", "which weights leave: the smallest, those that have moved least, or those with the least of both"
     )
+    where: Literal["random", "movement"] = option(
+        "random", "where weights grow: anywhere, or likelier between units whose weights have moved much"
+    )
+    first: float = option(1.0, "density at first, as a multiple of that of sparsity.level", above=0)
+    begin: int = option(50, "the round from which on density changes to that of sparsity.level", at_least=1)
+    end: int = option(400, "the round from which on it is that", at_least=1)
 
     def level(self, r: int, final: float) -> float:
         """The sparsity after round r."""
-        first, last = 1 - self.start, 1 - final
         done = min(1.0, max(0.0, (r - self.begin) / max(1, self.end - self.begin)))
-        return float(1 - first * (last / first) ** done)
+        return float(1 - (1 - final) * self.first ** (1 - done))
 
     def share(self, r: int) -> float:
         """α_r."""
@@ -57,17 +60,23 @@ class Sprouting:
 
     def due(self, r: int) -> bool:
         """Whether the mask may change after round r."""
-        return r % self.every == 0 and r < max(self.until, self.end + self.every)
+        last = self.until if self.first == 1 else max(self.until, self.end + self.every)
+        return r % self.every == 0 and r < last
+
+    @property
+    def watches(self) -> bool:
+        """Whether it matters how much weights have moved."""
+        return self.drop != "magnitude" or self.where == "movement"
 
 
 @dataclass(frozen=True)
 class Sprout(RandomMask):
-    """RandomMask that begins sparser, grows, and replaces its smallest weights, all of it on the server."""
+    """RandomMask that replaces weights, and may begin sparser or denser, all of it on the server."""
 
     name: ClassVar[str] = "sprout"
-    summary: ClassVar[str] = "a sparse network that begins sparser still and grows; the server alone moves its mask"
+    summary: ClassVar[str] = "a sparse network whose mask the server moves alone, so that clients upload no masks"
     card: ClassVar[Card] = Card(
-        "this package", "active weights", "active weights; the mask when it has changed", "at most 32(1−S)n"
+        "this package", "active weights", "active weights; the mask when it has changed", "32(1−S)n"
     )
 
     sprout: Sprouting = Sprouting()
@@ -84,6 +93,8 @@ class Sprout(RandomMask):
 
     def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:
         after = super().aggregate(state, total)
+        if self.sprout.watches:
+            after = replace(after, extra={**after.extra, **_movement(state, after)})
         if not self.sprout.due(state.round):
             return after
         layers = tuple(Layer(name, tuple(mask.shape)) for name, mask in sorted(state.masks.items()))
@@ -92,61 +103,67 @@ class Sprout(RandomMask):
         params, extra = masked(after.params, masks), self.forget(after.extra, masks)
         return replace(after, params=params, masks=masks, budgets=budgets, extra=extra)
 
+    def forget(self, extra: Tensors, masks: Mapping[str, Tensor]) -> Tensors:
+        return masked(super().forget(extra, masks), {_PREFIX + name: mask for name, mask in masks.items()})
+
     def moved(self, state: ServerState, budgets: Mapping[str, int], r: int) -> dict[str, Tensor]:
-        """The masks after a change: what is small has left, what was missing has grown."""
+        """The masks after a change: what matters least has left, what was missing has grown."""
         draws, share = generator(state.seed, "sprout", r), self.sprout.share(r)
         active = count_active(state.masks)
         found: dict[str, Tensor] = {}
         for name in sorted(state.masks):
-            theta, mask = state.params[name][None], state.masks[name][None]
+            mask, movement = state.masks[name], state.extra.get(_PREFIX + name)
             lost = max(active[name] - budgets[name], 0) + round(share * min(active[name], budgets[name]))
-            kept = drop_smallest(theta, mask, lost)
+            kept = drop_smallest(self.importance(state.params[name], movement)[None], mask[None], lost)
             missing = budgets[name] - (active[name] - min(lost, active[name]))
-            found[name] = grow_largest(self.scores(theta[0], mask[0], draws)[None], kept, missing)[0]
+            found[name] = grow_largest(self.scores(mask, movement, draws)[None], kept, missing)[0]
         return found
 
-    def scores(self, theta: Tensor, mask: Tensor, draws: np.random.Generator) -> Tensor:
+    def importance(self, theta: Tensor, movement: Tensor | None) -> Tensor:
+        """Numbers of which the smallest leave."""
+        if movement is None or self.sprout.drop == "magnitude":
+            return theta
+        return movement if self.sprout.drop == "movement" else theta.abs() * movement.sqrt()
+
+    def scores(self, mask: Tensor, movement: Tensor | None, draws: np.random.Generator) -> Tensor:
         """Numbers of which the largest are grown: a draw with a probability for each weight."""
         chance = torch.from_numpy(1 - draws.random(tuple(mask.shape))).to(mask.device)  # in (0, 1]
-        if self.sprout.where == "random":
+        if movement is None or self.sprout.where == "random":
             return chance
-        return chance.log() / _likelihood(theta.double() * mask)
+        return chance.log() / expected_movement(movement, mask)
 
     def check(self) -> None:
         super().check()
-        if self.sprout.start < self.sparsity.level:
+        sprout, density = self.sprout, 1 - self.sparsity.level
+        if sprout.first * density > 1:
             raise OptionError(
-                f"sprout.start must be at least sparsity.level ({self.sparsity.level:g}), got {self.sprout.start:g}"
+                f"sprout.first must be at most {1 / density:g}, which is dense at sparsity.level "
+                f"{self.sparsity.level:g}, got {sprout.first:g}"
             )
-        if self.sprout.end < self.sprout.begin:
-            raise OptionError(f"sprout.end must be at least sprout.begin ({self.sprout.begin}), got {self.sprout.end}")
+        if sprout.end < sprout.begin:
+            raise OptionError(f"sprout.end must be at least sprout.begin ({sprout.begin}), got {sprout.end}")
 
 
-@dataclass(frozen=True)
-class SproutAdam(FedAdam, Sprout):
-    """Sprout whose server steps with Adam before it moves the mask."""
+def expected_movement(movement: Tensor, mask: Tensor) -> Tensor:
+    """How much each weight [out, in, …] may be expected to move, from those at the same output and the same input.
 
-    name: ClassVar[str] = "sprout+fedadam"
-    summary: ClassVar[str] = "Sprout with Adam on the server"
-    card: ClassVar[Card] = replace(Sprout.card, paper="both")
-
-
-@dataclass(frozen=True)
-class RandomMaskAdam(FedAdam, RandomMask):
-    """RandomMask whose server steps with Adam."""
-
-    name: ClassVar[str] = "randommask+fedadam"
-    summary: ClassVar[str] = "RandomMask with Adam on the server"
-    card: ClassVar[Card] = replace(RandomMask.card, paper="both")
+    It is the root of the product of both means of squares, relative to the layer's. Each mean counts one weight more
+    than there are, which has moved as the mean of all: so units without weights are neither ruled out nor preferred.
+    """
+    ends = *mask.shape[:2], -1
+    squares, held = (movement.double() * mask).reshape(ends), mask.double().reshape(ends)
+    mean = squares.sum() / held.sum().clamp_min(1) + torch.finfo(torch.float64).tiny
+    out = (squares.sum((1, 2)) / mean + 1) / (held.sum((1, 2)) + 1)
+    into = (squares.sum((0, 2)) / mean + 1) / (held.sum((0, 2)) + 1)
+    product = (out[:, None] * into[None]).sqrt()
+    return product.reshape(*product.shape, *[1] * (mask.ndim - 2)).expand(mask.shape)
 
 
-def _likelihood(weights: Tensor) -> Tensor:
-    """For each weight [out, in, …] the sum of |weights| of its output times that of its input, none of them 0."""
-    size = weights.abs().flatten(2) if weights.ndim > 2 else weights.abs()[..., None]
-    out, into = size.sum(dim=(1, 2)), size.sum(dim=(0, 2))
-    out, into = (
-        out + FAINT * out.mean() + torch.finfo(out.dtype).tiny,
-        into + FAINT * into.mean() + torch.finfo(into.dtype).tiny,
-    )
-    product = (out / out.max())[:, None] * (into / into.max())[None]
-    return product.reshape(*product.shape, *[1] * (weights.ndim - 2)).expand(weights.shape)
+def _movement(before: ServerState, after: ServerState) -> Tensors:
+    """The squares of what each weight has moved by, those of past rounds counting ever less."""
+    found: dict[str, Tensor] = {}
+    for name in before.masks:
+        step = (after.params[name] - before.params[name]).square()
+        past = before.extra.get(_PREFIX + name)
+        found[_PREFIX + name] = step if past is None else MEMORY * past + step
+    return found

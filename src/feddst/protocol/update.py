@@ -66,6 +66,15 @@ class Stack:
 
 @dataclass(frozen=True)
 class ClientState:
-    """What a client keeps between rounds: checkpointed under its id, never uploaded."""
+    """What a client keeps between rounds: checkpointed under its id, never uploaded.
+
+    `tensors` are what its method tells it to keep, `feedback` is what the wire left out of its updates.
+    """
 
     tensors: Tensors = field(default_factory=dict)
+    feedback: Tensors = field(default_factory=dict)
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing in it."""
+        return not self.tensors and not self.feedback

@@ -92,13 +92,13 @@ def write_sets(sets: Sequence[tuple[int, Members]]) -> list[Bits]:
     quotients: list[Bits] = []
     for size, members in sets:
         if _is_even(size, len(members)):
-            bitmaps.append(_flags(size, members))
+            bitmaps.append(flags(size, members))
             continue
-        fewer = members if 2 * len(members) <= size else np.flatnonzero(_flags(size, members) == 0)
+        fewer = members if 2 * len(members) <= size else np.flatnonzero(flags(size, members) == 0)
         gaps = fewer.copy()
         gaps[1:] -= fewer[:-1] + 1
         width = _remainder_width(size, len(fewer))
-        remainders.append(_low_bits(gaps, width))
+        remainders.append(low_bits(gaps, width))
         quotients.append(_unary(gaps >> width))
     return [*bitmaps, *remainders, *quotients]
 
@@ -117,7 +117,7 @@ def read_sets(reader: BitReader, sets: Sequence[tuple[int, int]]) -> list[Member
         else:
             fewer = min(count, size - count)
             found = _from_gaps(size, ends[done : done + fewer + 1], remainders.pop(0))
-            found = found if 2 * count <= size else np.flatnonzero(_flags(size, found) == 0)
+            found = found if 2 * count <= size else np.flatnonzero(flags(size, found) == 0)
             done += fewer
         if len(found) != count:
             raise WireError(f"a bitmap of {size} bits has {len(found)} ones, {count} were announced")
@@ -170,22 +170,32 @@ def _remainder_width(size: int, count: int) -> int:
     return max(need - 1, 0).bit_length()
 
 
-def _flags(size: int, members: Members) -> Bits:
-    flags = np.zeros(size, dtype=np.uint8)
-    flags[members] = 1
-    return flags
+def flags(size: int, members: Members) -> Bits:
+    """A set as a bitmap of `size` bits."""
+    bitmap = np.zeros(size, dtype=np.uint8)
+    bitmap[members] = 1
+    return bitmap
 
 
-def _low_bits(numbers: Members, width: int) -> Bits:
+def low_bits(numbers: Members, width: int) -> Bits:
     """The `width` lowest bits of each number, lowest first."""
     in_bytes = numbers.astype("<i8", copy=False)[:, None].view(np.uint8)
     return np.unpackbits(in_bytes, axis=1, count=width, bitorder="little").reshape(-1)
 
 
+def append_low_bits(numbers: Members, bits: Bits) -> None:
+    """Shift the numbers up, in place, and put the bits below them that `low_bits` made."""
+    width = len(bits) // max(len(numbers), 1)
+    rows = bits.reshape(len(numbers), width)
+    numbers <<= width
+    for i in range(width):
+        numbers |= np.left_shift(rows[:, i], i, dtype=np.int64)
+
+
 def _unary(quotients: Members) -> Bits:
     """Each number as that many zeros and a one."""
     ends = np.cumsum(quotients + 1) - 1
-    return _flags(int(ends[-1]) + 1 if len(ends) else 0, ends)
+    return flags(int(ends[-1]) + 1 if len(ends) else 0, ends)
 
 
 def _unary_ends(bits: Bits, count: int) -> Members:
@@ -207,11 +217,7 @@ def _from_gaps(size: int, ends: Members, remainders: Bits) -> Members:
     """
     found = ends[1:] - ends[:-1]
     found -= 1
-    width = len(remainders) // max(len(found), 1)
-    bits = remainders.reshape(len(found), width)
-    found <<= width
-    for i in range(width):
-        found |= np.left_shift(bits[:, i], i, dtype=np.int64)
+    append_low_bits(found, remainders)
     found += 1
     np.cumsum(found, out=found)
     found -= 1

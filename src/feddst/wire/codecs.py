@@ -2,12 +2,25 @@
 
 from feddst.errors import OptionError, WireError
 from feddst.options import hint, one_of
+from feddst.wire.largest import Largest, Largest8, Largest16, Largest32
 from feddst.wire.quantise import Quantised2, Quantised4, Quantised8
 from feddst.wire.sign import Sign
 from feddst.wire.values import BFloat16, Float16, Float32, ValueCodec
 
 CODECS: dict[str, ValueCodec] = {
-    codec.name: codec for codec in (Float32(), BFloat16(), Float16(), Quantised8(), Quantised4(), Quantised2(), Sign())
+    codec.name: codec
+    for codec in (
+        Float32(),
+        BFloat16(),
+        Float16(),
+        Quantised8(),
+        Quantised4(),
+        Quantised2(),
+        Largest8(),
+        Largest16(),
+        Largest32(),
+        Sign(),
+    )
 }
 """Every value codec by the name a user types."""
 
@@ -37,6 +50,11 @@ def codec_named(name: str, option: str) -> ValueCodec:
 def general_codecs() -> dict[str, ValueCodec]:
     """The codecs that carry any numbers, by name: all but the one for votes."""
     return {name: codec for name, codec in CODECS.items() if not isinstance(codec, Sign)}
+
+
+def broadcast_codecs() -> dict[str, ValueCodec]:
+    """Those among them that carry weights as well as changes: a model must not arrive as its largest weights alone."""
+    return {name: codec for name, codec in general_codecs().items() if not isinstance(codec, Largest)}
 
 
 def nominal_bits(name: str) -> float:

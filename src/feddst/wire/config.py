@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from feddst.options import option
-from feddst.wire.codecs import codec_named
+from feddst.errors import OptionError
+from feddst.options import one_of, option
+from feddst.wire.codecs import CODECS, broadcast_codecs, codec_named
+from feddst.wire.largest import Largest
 from feddst.wire.masks import MaskStyle
 
 
@@ -14,9 +16,10 @@ class WireConfig:
 
     values: str = option(
         "float32",
-        "how an update's values travel: float32, bfloat16, float16, or the change in 8, 4 or 2 bits: q8, q4, q2",
+        "how an update's values travel: float32, bfloat16, float16, or the change: in 8, 4 or 2 bits, q8, q4, q2, "
+        "or the sign of one in 8, 16 or 32, the largest: top8, top16, top32",
     )
-    download: str = option("float32", "how the broadcast's values travel, by the same names")
+    download: str = option("float32", "how the broadcast's values travel, by the same names but top8, top16, top32")
     mask: MaskStyle = option(
         "difference",
         "how a mask travels that the other end does not have: as the difference to one it has, or whole",
@@ -27,8 +30,14 @@ class WireConfig:
     remember: int = option(
         8, "how many masks the server remembers, to send clients that hold one of them the difference", at_least=0
     )
+    feedback: bool = option(False, "a client keeps what its codec left out of an update, and adds it to its next one")
 
     def check(self) -> None:
-        """Raise `OptionError` if a codec is not known."""
-        codec_named(self.values, "wire.values")
-        codec_named(self.download, "wire.download")
+        """Raise `OptionError` if a codec is not known or not for this, or leaves nothing out that could be kept."""
+        codec = codec_named(self.values, "wire.values")
+        if isinstance(codec_named(self.download, "wire.download"), Largest):
+            allowed = one_of(broadcast_codecs())
+            raise OptionError(f"wire.download must be {allowed}, got {self.download!r}, which carries changes alone")
+        if self.feedback and not codec.relative:
+            changes = [name for name, each in CODECS.items() if each.relative]
+            raise OptionError(f"with wire.feedback, wire.values must be {one_of(changes)}, got {self.values!r}")

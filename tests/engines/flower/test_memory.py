@@ -16,7 +16,8 @@ from feddst.protocol import ClientState
 
 
 def state(value: float) -> ClientState:
-    return ClientState({"0.weight": torch.full((2, 3), value), "mask/0.weight": torch.tensor([True, False])})
+    own = {"0.weight": torch.full((2, 3), value), "mask/0.weight": torch.tensor([True, False])}
+    return ClientState(own, {"ab mask": torch.tensor([3], dtype=torch.uint8), "ab": torch.full((4,), value).bfloat16()})
 
 
 def value_in(kept: ClientState) -> float | None:
@@ -39,8 +40,10 @@ def test_a_memory_comes_back(store: Store) -> None:
     assert found.held == kept.held
     assert list(found.states) == [4, 7]
     for round, one in kept.states.items():
-        assert found.states[round].tensors.keys() == one.tensors.keys()
-        assert all(torch.equal(value, found.states[round].tensors[name]) for name, value in one.tensors.items())
+        for group in ("tensors", "feedback"):
+            mine, its = getattr(found.states[round], group), getattr(one, group)
+            assert mine.keys() == its.keys()
+            assert all(torch.equal(value, mine[name]) for name, value in its.items())
 
 
 def test_there_is_nothing_before_the_first_round(store: Store) -> None:

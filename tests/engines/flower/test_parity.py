@@ -58,6 +58,8 @@ def test_every_method_is_the_same_on_a_grid(
         {"wire__download": "q8", "wire__values": "float16", "wire__packing": "deflate"},
         {"wire__packing": "deflate", "wire__values": "q2"},
         {"wire__mask": "bitmap", "wire__remember": 0, "local__epochs": 2},
+        {"wire__values": "top8", "wire__feedback": True},
+        {"wire__values": "q2", "wire__feedback": True, "method": "lotteryfl", "cohort__size": 4},
         {"method": "feddst+fedprox", "cohort__stragglers": 0.5, "local__epochs": 3},
         {"cohort__sampling": "with-replacement", "cohort__size": 5},
         {"method": "lg-fedavg", "cohort__sampling": "with-replacement"},

@@ -13,7 +13,7 @@ from feddst.data import Federation
 from feddst.engines.flower import FlowerConfig, Strategy
 from feddst.engines.flower.letters import WORK, read_work
 from feddst.engines.flower.memory import FileStore
-from feddst.errors import CheckpointError
+from feddst.errors import CheckpointError, OptionError
 from feddst.experiment import RunConfig
 from feddst.experiment.loop import Silent
 from feddst.experiment.storage import RunDirectory
@@ -50,15 +50,26 @@ def kept_in(folder: Path) -> dict[int, dict[str, Tensor]]:
     runs = {path.name.partition("-")[0] for path in folder.iterdir()}
     assert len(runs) == 1
     stores = {client: FileStore(folder, client).load(*runs) for client in range(6)}
-    return {client: dict(memory.before(10**9).tensors) for client, memory in stores.items()}
+    last = {client: memory.before(10**9) for client, memory in stores.items()}
+    return {client: {**state.tensors, **state.feedback} for client, state in last.items()}
 
 
-@pytest.mark.parametrize("method", ["feddst", "lg-fedavg", "lotteryfl"])
+@pytest.mark.parametrize(
+    ("method", "wire"),
+    [
+        ("feddst", {}),
+        ("lg-fedavg", {}),
+        ("lotteryfl", {}),
+        ("feddst", {"wire__values": "q2", "wire__feedback": True}),
+        ("lg-fedavg", {"wire__values": "q2", "wire__feedback": True}),
+    ],
+    ids=["feddst", "lg-fedavg", "lotteryfl", "feedback", "lg-fedavg with feedback"],
+)
 @pytest.mark.parametrize("ending", ["stopped", "killed"])
 def test_a_run_that_was_broken_off_ends_as_one_that_was_not(
-    method: str, ending: str, configure: Configure, play: Play, alike: Alike, tmp_path: Path
+    method: str, wire: dict[str, Any], ending: str, configure: Configure, play: Play, alike: Alike, tmp_path: Path
 ) -> None:
-    config = configure(method=method, rounds=ROUNDS, cohort__size=4)
+    config = configure(method=method, rounds=ROUNDS, cohort__size=4, **wire)
     whole = play(config, node_config={"state-dir": str(tmp_path / "whole")}, out=tmp_path / "unbroken")
     nodes = {"state-dir": str(tmp_path / "broken")}
     if ending == "stopped":
@@ -74,7 +85,7 @@ def test_a_run_that_was_broken_off_ends_as_one_that_was_not(
     told = [RunDirectory(tmp_path / name).details_file.read_bytes() for name in ("run", "unbroken")]
     assert told[0] == told[1]
     mine, theirs = kept_in(tmp_path / "broken"), kept_in(tmp_path / "whole")
-    assert any(theirs.values()) == (method in ("lg-fedavg", "lotteryfl"))
+    assert any(theirs.values()) == (method in ("lg-fedavg", "lotteryfl") or bool(wire))
     assert all(alike(mine[client], theirs[client]) for client in range(6))
 
 
@@ -87,6 +98,14 @@ def test_nodes_that_are_restarted_without_their_files_begin_anew(
     play(config, out=tmp_path / "run", last=2)
     resumed = play(config, out=tmp_path / "run", resume=True)
     assert not alike(resumed.weights[-1], whole.weights[-1])
+
+
+def test_a_checkpoint_after_every_round_is_needed_where_clients_keep_something(
+    configure: Configure, play: Play, tmp_path: Path
+) -> None:
+    config = configure(wire__values="q2", wire__feedback=True, checkpoint_every=2)
+    with pytest.raises(OptionError, match=r"checkpoint_every must be 1 with feddst and wire\.feedback.*, got 2"):
+        play(config, out=tmp_path / "run")
 
 
 def test_a_whole_mask_is_sent_to_everybody_after_a_restart(configure: Configure, play: Play, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from feddst.data import Dataset, federate
 from feddst.engines import EngineConfig, ReferenceEngine, make_engine
 from feddst.engines.stacked.carriage import carried
 from feddst.engines.stacked.engine import StackedEngine
+from feddst.engines.stacked.feedback import left_out
 from feddst.engines.stacked.training import Classroom
 from feddst.errors import AuditError, TrainingError
 from feddst.experiment import RunConfig
@@ -135,9 +136,11 @@ def assert_same_runs(found: Sequence[Run], expected: Sequence[Run]) -> None:
                 assert float((getattr(one.state, group)[name] - value).abs().max()) <= WEIGHTS, name
         assert one.clients.keys() == other.clients.keys()
         for client, kept in other.clients.items():
-            assert one.clients[client].tensors.keys() == kept.tensors.keys()
-            for name, value in kept.tensors.items():
-                assert float((one.clients[client].tensors[name].double() - value.double()).abs().max()) <= WEIGHTS
+            for group in ("tensors", "feedback"):
+                mine, its = getattr(one.clients[client], group), getattr(kept, group)
+                assert mine.keys() == its.keys()
+                for name, value in its.items():
+                    assert float((mine[name].cpu().double() - value.double()).abs().max()) <= WEIGHTS
         for mine, its in zip(one.rows, other.rows, strict=True):
             for name in COUNTED:
                 assert getattr(mine, name) == getattr(its, name), (mine.round, name)
@@ -178,8 +181,19 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "four bits": ("feddst", {"wire.values": "q4"}),
     "four bits, with reports": ("prunefl", {"wire.values": "q4"}),
     "eight bits both ways": ("feddst", {"wire.values": "q8", "wire.download": "q8"}),
+    "one in sixteen": ("feddst", {"wire.values": "top16"}),
     "bfloat16 down": ("randommask", {"wire.download": "bfloat16"}),
     "bitmaps": ("feddst", {"wire.mask": "bitmap"}),
+    "feedback": ("feddst", {"wire.values": "q4", "wire.feedback": True, "rounds": 5}),
+    "feedback of dense weights": ("fedavgm", {"wire.values": "q8", "wire.feedback": True}),
+    "feedback, both ways rounded": (
+        "feddst",
+        {"wire.values": "q8", "wire.download": "q8", "wire.feedback": True, "engine.models": 3},
+    ),
+    "feedback from a mask that comes later": ("prunefl", {"wire.values": "q8", "wire.feedback": True, "rounds": 5}),
+    "feedback under clients' own masks": ("lotteryfl", {"wire.values": "q8", "wire.feedback": True, "rounds": 5}),
+    "feedback of shared layers": ("lg-fedavg", {"wire.values": "q8", "wire.feedback": True}),
+    "feedback of the largest": ("feddst", {"wire.values": "top8", "wire.feedback": True}),
 }
 
 
@@ -218,12 +232,13 @@ def test_a_module_that_is_no_chain(variant: str, data: Dataset) -> None:
     play_beside(method, data, Branches, **options)
 
 
-def test_an_update_that_no_server_would_take_is_refused(data: Dataset) -> None:
+@pytest.mark.parametrize("wire", [{}, {"wire.values": "q8", "wire.feedback": True}], ids=["plain", "feedback"])
+def test_an_update_that_no_server_would_take_is_refused(wire: dict[str, Any], data: Dataset) -> None:
     """One image is so bright that its owner's weights become huge."""
     images = data.train_images.clone()
     images[0] *= 1e12
     bright = Dataset.from_arrays((images, data.train_labels), (data.test_images, data.test_labels))
-    options = {"rounds": 1, "local.epochs": 1, "local.batch": 1000, "cohort.size": 8}
+    options = {"rounds": 1, "local.epochs": 1, "local.batch": 1000, "cohort.size": 8, **wire}
 
     def flat() -> nn.Module:
         return nn.Sequential(nn.Flatten(), nn.Linear(64, 4))
@@ -233,10 +248,12 @@ def test_an_update_that_no_server_would_take_is_refused(data: Dataset) -> None:
     found = played("stacked", "fedavgm", bright, flat, **options)
     assert_same_runs(found, expected)
     assert [run.rows[0].refused for run in found] == [1, 1]
+    assert {len(run.clients) for run in found} == {7 if wire else 0}  # who is refused keeps what it kept: nothing
 
 
-def test_a_resumed_run_ends_with_the_same_bits(data: Dataset, tmp_path: Path) -> None:
-    options = {"rounds": 5, "engine.device": DEVICE, "engine.kind": "stacked"}
+@pytest.mark.parametrize("wire", [{}, {"wire.values": "q4", "wire.feedback": True}], ids=["plain", "feedback"])
+def test_a_resumed_run_ends_with_the_same_bits(wire: dict[str, Any], data: Dataset, tmp_path: Path) -> None:
+    options = {"rounds": 5, "engine.device": DEVICE, "engine.kind": "stacked", **wire}
     [config] = [run.config for run in runs_of("feddst", data, chain, options, seeds=[3])]
     finished = feddst.run(config, model=chain, data=data, out=tmp_path / "whole", watcher=Silent())
     assert finished.finished
@@ -309,6 +326,15 @@ def test_what_is_added_up_wrongly_is_noticed(data: Dataset, monkeypatch: pytest.
     monkeypatch.setattr("feddst.engines.stacked.tally.carried", tampered)
     with pytest.raises(AuditError, match="was added up otherwise than it was sent"):
         played("stacked", "feddst", data, chain)
+
+
+def test_what_is_kept_wrongly_is_noticed(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    def tampered(share: Any, arrived: Tensor) -> Any:
+        return [(remainder, row * 1.01) for remainder, row in left_out(share, arrived)]
+
+    monkeypatch.setattr("feddst.engines.stacked.tally.left_out", tampered)
+    with pytest.raises(AuditError, match=r"client \d+ keeps something else than what was left out"):
+        played("stacked", "feddst", data, chain, **{"wire.values": "q4", "wire.feedback": True})
 
 
 def test_a_client_that_diverges_is_named(data: Dataset) -> None:

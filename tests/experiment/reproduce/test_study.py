@@ -7,6 +7,8 @@ import pytest
 
 from feddst.data import Dataset
 from feddst.errors import OptionError
+from feddst.experiment import run
+from feddst.experiment.loop import Silent
 from feddst.experiment.reproduce import Record, StudyConfig, reproduce
 from feddst.experiment.reproduce.carry_out import command
 from feddst.experiment.reproduce.table import differences, markdown
@@ -74,6 +76,36 @@ def test_a_study_goes_on_where_it_stopped(file: Path, tmp_path: Path, small_mnis
         ]
 
 
+def test_rows_begin_with_a_preset_and_change_it(file: Path) -> None:
+    file.write_text(STUDY.replace("caps", 'preset = "thrifty"\ncaps', 1))
+    config = asked(file)
+    static, moving = (config.run_config(row, 7) for row in config.all_rows())
+    assert (static.method, moving.method) == ("randommask", "feddst")
+    assert static.sparsity.level == 0.7
+    assert static.wire.values == moving.wire.values == "top16"
+    assert (static.rounds, static.cap_gib) == (0, 0.001)
+    file.write_text(STUDY.replace("caps", 'preset = "thrift"\ncaps', 1))
+    with pytest.raises(OptionError, match=r"unknown preset 'thrift'.*thrifty"):
+        asked(file).check()
+
+
+@pytest.mark.parametrize("kind", ["reference", "stacked"])
+def test_rows_may_differ_in_how_data_are_divided(kind: str, file: Path, tmp_path: Path, small_mnist: Dataset) -> None:
+    file.write_text(
+        STUDY.replace('method = "randommask"', 'method = "randommask", data.copies = 3').replace(
+            "[options]", "[options]\ndata.copies = 2"
+        )
+    )
+    config = asked(file, rounds=1, **{"engine.kind": kind})
+    record = play(config, tmp_path / "study", small_mnist)
+    assert " versions of each image" not in record.data
+    for row in config.all_rows():
+        alone = run(config.run_config(row, 8, OTHERS), data=small_mnist, out=tmp_path / row.name, watcher=Silent())
+        assert alone.config.data.copies == (3 if row.name == "static" else 2)
+        there = tmp_path / "study" / f"{row.name}-seed8" / "checkpoint.safetensors"
+        assert there.read_bytes() == (tmp_path / row.name / "checkpoint.safetensors").read_bytes()
+
+
 def test_caps_end_the_runs(file: Path) -> None:
     config = asked(file)
     row = config.all_rows()[1]
@@ -94,6 +126,7 @@ def test_caps_end_the_runs(file: Path) -> None:
         (("sparsity.level = 0.7", "seed = 3"), "seed is not a study's to set"),
         (('method = "randommask"', 'method = "randommask", readjust.until = 5'), "readjust.until has no effect"),
         (('method = "randommask"', 'method = "randomask"'), "did you mean 'randommask'?"),
+        (('method = "randommask"', "data.held_out = 5"), "data.held_out is for all rows: put it under [options]"),
         (("[rows.static]", "[rows.static"), "is not valid TOML"),
         (('title = "A mask that stays"', 'titel = "A"'), "rows.static: unknown key 'titel'"),
         (("data.held_out = 40", "engine.kind = 'stacked'"), "engine.kind is not a study's to set"),

@@ -1,4 +1,5 @@
-"""What a client keeps from one round to the next: the mask it was sent last, and what its method tells it to keep.
+"""What a client keeps from one round to the next: the mask it was sent last, what its method tells it to keep, and
+what was left out of its updates.
 
 It is kept by run and client: in Flower's context, which lasts as long as the node's process, or, where the node's
 config names a `state-dir`, in a file that outlives it.
@@ -13,10 +14,12 @@ import torch
 from flwr.app import ConfigRecord, Context
 
 from feddst.errors import CheckpointError, FlowerError
+from feddst.experiment.config import RunConfig, method_named, with_pins
 from feddst.experiment.storage import write_atomically
 from feddst.experiment.tensorfile import pack, unpack
 from feddst.protocol import ClientState
 
+_FEEDBACK = "feedback"
 VERSIONS = 2
 """States that are kept, each with the round it was made in: a server that was killed may play its last round again."""
 
@@ -35,7 +38,13 @@ class Memory:
     def after(self, round: int, held: bytes, state: ClientState) -> "Memory":
         """The memory after a round; what was kept in later ones belongs to a run that nobody goes on with."""
         earlier = sorted(r for r in self.states if r < round)[-(VERSIONS - 1) :]
-        return Memory(held, {**{r: self.states[r] for r in earlier}, **({round: state} if state.tensors else {})})
+        return Memory(held, {**{r: self.states[r] for r in earlier}, **({} if state.empty else {round: state})})
+
+
+def keeps_state(config: RunConfig) -> bool:
+    """Whether clients keep something from one round to the next, beside the mask."""
+    config = with_pins(config)
+    return config.wire.feedback or method_named(config.method).card.state != "nothing"
 
 
 class Store(Protocol):
@@ -104,6 +113,7 @@ def _packed(memory: Memory) -> bytes:
     tensors = {"held": torch.frombuffer(bytearray(memory.held), dtype=torch.uint8)} if memory.held else {}
     for round, state in memory.states.items():
         tensors |= {f"{round}/{name}": value for name, value in state.tensors.items()}
+        tensors |= {f"{round} {_FEEDBACK}/{name}": value for name, value in state.feedback.items()}
     return pack(tensors, {"feddst": json.dumps({"rounds": list(memory.states)})})
 
 
@@ -111,11 +121,12 @@ def _unpacked(content: bytes) -> Memory:
     tensors, metadata = unpack(content)
     try:
         rounds = json.loads(metadata["feddst"])["rounds"]
-        states: dict[int, dict[str, torch.Tensor]] = {int(round): {} for round in rounds}
+        states: dict[int, tuple[dict[str, torch.Tensor], ...]] = {int(round): ({}, {}) for round in rounds}
         held = tensors.pop("held", torch.zeros(0, dtype=torch.uint8)).numpy().tobytes()
         for key, value in tensors.items():
-            round, _, name = key.partition("/")
-            states[int(round)][name] = value
+            group, _, name = key.partition("/")
+            round, _, kind = group.partition(" ")
+            states[int(round)][kind == _FEEDBACK][name] = value
     except (KeyError, ValueError, TypeError) as error:
         raise CheckpointError(f"it is not a client's memory: {error}") from None
-    return Memory(held, {round: ClientState(kept) for round, kept in states.items()})
+    return Memory(held, {round: ClientState(*kept) for round, kept in states.items()})

@@ -13,11 +13,11 @@ from feddst.engines.flower.app import worker_of
 from feddst.engines.flower.client import app_of
 from feddst.engines.flower.config import FlowerConfig
 from feddst.engines.flower.inprocess import InProcessGrid
+from feddst.engines.flower.memory import keeps_state
 from feddst.engines.flower.strategy import Strategy
 from feddst.errors import FlowerError, OptionError
 from feddst.experiment.config import RunConfig
 from feddst.experiment.loop import Watcher
-from feddst.methods import METHODS
 
 Backend = Literal["in-process", "ray"]
 CLIENTS = "clients"
@@ -46,11 +46,6 @@ def simulate(
         worker = worker_of(config, federation)
         own = {"state-dir": str(out / CLIENTS)} if out is not None and keeps_state(config) else {}
         strategy.start(InProcessGrid(app_of(lambda context: worker), config.data.clients, node_config=own))
-
-
-def keeps_state(config: RunConfig) -> bool:
-    """Whether clients keep something from one round to the next, beside the mask."""
-    return METHODS[config.method].card.state != "nothing"
 
 
 def _under_ray(start: Callable[[Grid], object], config: RunConfig, federation: Federation) -> None:

@@ -15,11 +15,12 @@ from flwr.serverapp.strategy import Result
 from flwr.serverapp.strategy import Strategy as FlowerStrategy
 from torch import Tensor, nn
 
-from feddst.data import Dataset, Federation, Roster, federate
+from feddst.data import Dataset, Federation, Roster, clients_of
 from feddst.engines.base import AnyEngine, Evaluation, Exam
 from feddst.engines.conditions import reproducible
 from feddst.engines.flower.config import FlowerConfig
 from feddst.engines.flower.engine import FlowerEngine
+from feddst.engines.flower.memory import keeps_state
 from feddst.engines.flower.post import Answer
 from feddst.engines.select import make_engine
 from feddst.errors import OptionError
@@ -197,7 +198,7 @@ class Strategy(FlowerStrategy):
 
     def _federation(self, config: RunConfig, images: dict[int, int]) -> Federation | Roster:
         if self._example is None:
-            return self._data if isinstance(self._data, Federation) else federate(config.data, config.seed, self._data)
+            return clients_of(config.data, config.seed, self._data)
         assert self._model is not None
         module = copy.deepcopy(make_module(self._model, config.seed))
         with torch.no_grad():
@@ -248,16 +249,15 @@ def name_of(run: Run, module: nn.Module) -> str:
 
 def _check_kept(run: Run, *, other_beginning: bool) -> None:
     """Raise `OptionError` if clients keep something that would not fit what the server does."""
-    method, work = run.config.method, run.method.work(run.state, 0)
-    if not work.keep and work.ticket is None:
-        return
-    if other_beginning:
-        raise OptionError(f"initial_arrays cannot be given with {method}: its clients draw them from the seed")
-    if run.directory is not None and run.config.checkpoint_every != 1:
-        every = run.config.checkpoint_every
-        raise OptionError(
-            f"checkpoint_every must be 1 with {method}, whose clients go back one round only, got {every}"
-        )
+    config, work = run.config, run.method.work(run.state, 0)
+    draw_beginning = bool(work.keep) or work.ticket is not None
+    if draw_beginning and other_beginning:
+        raise OptionError(f"initial_arrays cannot be given with {config.method}: its clients draw them from the seed")
+    keep = draw_beginning or keeps_state(config)
+    if keep and run.directory is not None and config.checkpoint_every != 1:
+        which = f"{config.method} and wire.feedback" if config.wire.feedback else config.method
+        every = config.checkpoint_every
+        raise OptionError(f"checkpoint_every must be 1 with {which}, whose clients go back one round only, got {every}")
 
 
 def _nothing(exams: Sequence[Exam]) -> list[Evaluation]:

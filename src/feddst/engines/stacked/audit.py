@@ -9,8 +9,9 @@ from torch import Tensor
 
 from feddst.engines.base import Receipt
 from feddst.errors import AuditError
-from feddst.protocol import SparseSum, Stack, Update, generator, packed, positions_of
+from feddst.protocol import ClientState, SparseSum, Stack, Update, generator, packed, positions_of
 from feddst.wire import Asked, Reference, decode_update, encode_update, mask_bytes
+from feddst.wire.feedback import Remainder, remainder_of
 
 if TYPE_CHECKING:
     from feddst.engines.stacked.tally import Share
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 def audit(share: "Share", stacks: Sequence[Stack], receipts: Sequence[Receipt]) -> list[Receipt]:
     """Write and read every update. Raises `AuditError` unless sizes and sums are as they were counted and added up.
 
+    So must be what clients keep of what did not arrive.
     Returns the receipts with the bytes that were written, which differ where values are deflated.
     """
     reference, wire = share.cohort.reference.on_cpu(), share.cohort.wire
@@ -26,16 +28,25 @@ def audit(share: "Share", stacks: Sequence[Stack], receipts: Sequence[Receipt]) 
     written: list[Receipt] = []
     for row, seat, receipt in zip(share.rows, share.seats, receipts, strict=True):
         draws = generator(seat.seed, "update rounding", *seat.draw[1:])
-        payload = encode_update(_update(share, row, receipt), reference, seat.work, wire, draws)
+        sent = _update(share, row, receipt)
+        payload = encode_update(sent, reference, seat.work, wire, draws)
         sizes = len(payload), mask_bytes(payload)
         counted = receipt.bytes if wire.packing == "plain" else len(payload), receipt.mask_bytes
         if sizes != counted:
             raise AuditError(f"an update of client {seat.client} was counted as {counted} bytes and has {sizes}")
         update = decode_update(payload, Asked(reference, seat.work, seat.client, receipt.weight, wire))
+        if wire.feedback:
+            _check_kept(remainder_of(reference, seat.work, sent.masks), sent, update, receipt.state)
         sums.add(_corrected(share, update, reference))
         written.append(replace(receipt, bytes=len(payload)))
     _compare(share, stacks, sums)
     return written
+
+
+def _check_kept(remainder: Remainder, sent: Update, arrived: Update, state: ClientState) -> None:
+    wanted, found = remainder.left_out(sent, arrived), remainder.read(state)
+    if len(wanted) and (found is None or not torch.equal(wanted, found.cpu())):
+        raise AuditError(f"client {sent.client} keeps something else than what was left out of its update")
 
 
 def _update(share: "Share", row: int, receipt: Receipt) -> Update:

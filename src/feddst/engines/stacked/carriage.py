@@ -1,18 +1,18 @@
 """What the wire makes of stacked clients' values: rounding, where a codec rounds, without writing bytes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from feddst.protocol import Masks, generator
-from feddst.protocol.tensors import positions_of, spread
+from feddst.protocol import generator
+from feddst.protocol.tensors import spread
 from feddst.wire import ValueCodec
 from feddst.wire.codecs import codec_named
 
 if TYPE_CHECKING:
-    from feddst.engines.stacked.tally import Share
+    from feddst.engines.stacked.tally import Group, Share
 
 
 def carried(share: "Share") -> tuple[Tensor, dict[str, Tensor]]:
@@ -23,30 +23,24 @@ def carried(share: "Share") -> tuple[Tensor, dict[str, Tensor]]:
     if codec.elementwise:
         theta, *others = codec.received([theta, *reports.values()], [])
         reports = dict(zip(reports, others, strict=True))
-    elif any(trained.changed[row] for row in share.rows):
-        for i, row in enumerate(share.rows):
-            mine = {kind: values[i : i + 1] for kind, values in reports.items()}
-            _round(share, codec, theta[i : i + 1], mine, share.masks(row), [row])
     else:
-        _round(share, codec, theta, reports, share.cohort.reference.broadcast.masks, share.rows)
-    if share.cohort.correction is not None:
-        for name, added in share.cohort.correction.items():
-            held = share.flat.view(share.of(trained.stage.masks), name) if name in share.sparse else 1
-            share.flat.view(theta, name).add_(added * held)
+        for group in share.groups:
+            _round(share, codec, group.of(theta), {kind: group.of(values) for kind, values in reports.items()}, group)
     return theta, reports
 
 
-def _round(
-    share: "Share",
-    codec: ValueCodec,
-    theta: Tensor,
-    reports: Mapping[str, Tensor],
-    masks: Masks,
-    rows: Sequence[int],
-) -> None:
+def correct(share: "Share", theta: Tensor) -> None:
+    """Make weights that arrive, [K, width], changes of the server's own, where the broadcast had them rounded."""
+    if share.cohort.correction is not None:
+        for name, added in share.cohort.correction.items():
+            held = share.flat.view(share.of(share.trained.stage.masks), name) if name in share.sparse else 1
+            share.flat.view(theta, name).add_(added * held)
+
+
+def _round(share: "Share", codec: ValueCodec, theta: Tensor, reports: Mapping[str, Tensor], group: "Group") -> None:
     """Put what arrives into `theta` and `reports`, [K, width] each, of clients with the same masks."""
     sent, flat, layout = share.cohort.reference.broadcast, share.flat, share.layout
-    positions = positions_of({name: mask.to(theta.device) for name, mask in masks.items()})
+    positions = share.positions(group)
     tensors: list[Tensor] = []
     for field in layout.coded:
         values = flat.view(theta if field.group == "params" else reports[field.group], field.name).flatten(1)
@@ -54,7 +48,8 @@ def _round(
             values = values - sent.params[field.name].reshape(-1) if codec.relative else values
             values = values[:, positions[field.name]] if field.name in positions else values
         tensors.append(values)
-    draws = [generator(seat.seed, "update rounding", *seat.draw[1:]) for seat in (share.trained.seats[r] for r in rows)]
+    seats = [share.seats[place] for place in group.places]
+    draws = [generator(seat.seed, "update rounding", *seat.draw[1:]) for seat in seats]
     for field, values in zip(layout.coded, codec.received(tensors, draws), strict=True):
         whole = flat.view(theta if field.group == "params" else reports[field.group], field.name)
         if field.group == "params":

@@ -9,18 +9,31 @@ from torch import Tensor
 
 from feddst.engines.base import Cohort, Receipt, Tally
 from feddst.engines.stacked.audit import audit
-from feddst.engines.stacked.carriage import carried
+from feddst.engines.stacked.carriage import carried, correct
+from feddst.engines.stacked.feedback import Left, add_kept, keeping, left_out
 from feddst.engines.stacked.flat import Flat
 from feddst.engines.stacked.seats import Seat
 from feddst.engines.stacked.training import Trained, masks_of
 from feddst.errors import TrainingError, WireError
 from feddst.methods.lotteryfl import kept_masks
-from feddst.protocol import ClientState, Key, Masks, Place, SparseSum, Stack, count_active
+from feddst.protocol import ClientState, Key, Masks, Place, Positions, SparseSum, Stack, count_active, positions_of
 from feddst.wire import Layout
 from feddst.wire.codecs import codec_named
 from feddst.wire.masks import encode_masks
 from feddst.wire.payload import counts_of, payload_size, refuse_large
 from feddst.wire.update import LARGEST_TERM
+
+
+@dataclass(frozen=True)
+class Group:
+    """Members of a share who hold the same weights: which of them, from first to last, and masks of their own."""
+
+    places: range
+    own: Masks | None = None
+
+    def of(self, values: Tensor) -> Tensor:
+        """Their rows of a tensor with all members', in the same memory."""
+        return values[self.places.start : self.places.stop]
 
 
 @dataclass(frozen=True)
@@ -60,6 +73,22 @@ class Share:
     def of(self, values: Tensor) -> Tensor:
         """Their rows of a tensor [M, …]."""
         return values[torch.tensor(self.rows, device=values.device)]
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """Those who hold the same weights: all of them, or each alone where some have masks of their own."""
+        changed = [self.trained.changed[row] for row in self.rows]
+        if not any(changed):
+            return [Group(range(len(self.rows)))]
+        own = [self.masks(row) if other else None for row, other in zip(self.rows, changed, strict=True)]
+        return [Group(range(place, place + 1), masks) for place, masks in enumerate(own)]
+
+    def positions(self, group: Group) -> Positions:
+        """Where the weights are that a group holds, on the device."""
+        if group.own is None:
+            return self.cohort.reference.positions
+        device = self.trained.stage.theta.device
+        return positions_of({name: mask.to(device) for name, mask in group.own.items()})
 
     def masks(self, row: int) -> dict[str, Tensor]:
         """The masks of one of them, on the CPU."""
@@ -102,17 +131,19 @@ class Tallies:
                     self._failures[number] = error
 
     def _take(self, number: int, share: Share) -> None:
-        stacks = _stacks(share)
+        if share.cohort.wire.feedback:
+            add_kept(share)
+        stacks, left = _sent(share)
         refused = _refused(share, stacks)
         self._receipts[number] |= refused
         if refused:
             share = replace(share, rows=[row for row in share.rows if share.trained.seats[row].place not in refused])
             if not share.rows:
                 return
-            stacks = _stacks(share)
+            stacks, left = _sent(share)
         for i, stack in enumerate(stacks):
             self._totals[number].add_stack(stack, updates=len(share.rows) if i == 0 else 0)
-        receipts = [_receipt(share, row) for row in share.rows]
+        receipts = keeping(left, [_receipt(share, row) for row in share.rows])
         if share.cohort.audited:
             receipts = audit(share, stacks, receipts)
         for seat, receipt in zip(share.seats, receipts, strict=True):
@@ -129,11 +160,18 @@ class Tallies:
         return Tally(self._totals[number], [receipts[place] for place in range(len(self._cohorts[number].members))])
 
 
-def _stacks(share: Share) -> list[Stack]:
-    """Everything that they send, as it arrives: weights, reports, buffers."""
+def _sent(share: Share) -> tuple[list[Stack], list[Left]]:
+    """Everything that they send, as it arrives, and what has not arrived of it, where they keep that."""
+    theta, reports = carried(share)
+    left = left_out(share, theta) if share.cohort.wire.feedback else []
+    correct(share, theta)
+    return _stacks(share, theta, reports), left
+
+
+def _stacks(share: Share, theta: Tensor, reports: Mapping[str, Tensor]) -> list[Stack]:
+    """Everything that they send: weights, reports, buffers."""
     stage, layout, flat = share.trained.stage, share.layout, share.flat
     weights = [_weight(seat) for seat in share.seats]
-    theta, reports = carried(share)
     named: dict[Key, Place] = {}
     for field in layout.coded:
         place = Place(flat.starts[field.name], torch.Size(field.shape), field.dtype, field.name in share.sparse)
@@ -202,7 +240,7 @@ def _state(share: Share, row: int, masks: Masks) -> ClientState:
         return seat.state
     own = {name: share.flat.view(stage.theta[row : row + 1], name)[0].cpu().clone() for name in seat.work.keep}
     ticket = kept_masks(masks) if seat.work.ticket is not None else {}
-    return ClientState({**seat.state.tensors, **own, **ticket})
+    return replace(seat.state, tensors={**seat.state.tensors, **own, **ticket})
 
 
 def _weight(seat: Seat) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from feddst.data import Dataset, Federation, federate
+from feddst.data import DataConfig, Dataset, Federation, federate, prepared
 from feddst.engines import make_engine
 from feddst.errors import TrainingError
 from feddst.experiment.config import RunConfig
@@ -42,10 +42,11 @@ def play_rows(rows: Sequence[PlannedRow], dataset: Dataset, listener: Listener, 
 
 
 class Player:
-    """Plays one row after another; the clients of a seed are the same in all of them, and made once."""
+    """Plays one row after another; the clients of a seed are made once for rows with the same options of the data."""
 
     def __init__(self, dataset: Dataset, listener: Listener) -> None:
         self._dataset = dataset
+        self._config: DataConfig | None = None
         self._listener = listener
         self._federations: dict[int, Federation] = {}
 
@@ -54,12 +55,18 @@ class Player:
         if self._listener.stop():
             return None
         try:
+            self._prepare(row.unfinished[0].config.data)
             runs, module = self._open(row)
             with closing(make_engine(runs[0].config.engine, module, self._dataset)) as engine:
                 play(runs, engine, RowWatcher(row, self._listener))
         except TrainingError as error:
             return TrainingError(f"{row.row.title}: {error}")
         return None
+
+    def _prepare(self, config: DataConfig) -> None:
+        """Make the data ready for a row, unless they are from the one before it."""
+        if config != self._config:
+            self._config, self._dataset, self._federations = config, prepared(self._dataset, config), {}
 
     def _open(self, row: PlannedRow) -> tuple[list[Run], nn.Module]:
         """A row's runs, ready to go on, and their network."""

@@ -133,5 +133,7 @@ class Request:
         copy = f", from {root}" if self.data.dataset == "folder" else ""
         jpeg = ", a JPEG copy" if re.search("jpe?g", root, re.IGNORECASE) else ""
         data = self.run_config(self.all_rows()[0], 0).data
+        versions = {self.run_config(row, 0).data.versions for row in self.all_rows()}
+        copies = versions.pop() if len(versions) == 1 else ""
         held_out = f", tested on {data.held_out:,} images held out" if data.held_out else ""
-        return f"{self.data_title}{copy}{jpeg}, {data.clients} clients ({data.partition}){held_out}"
+        return f"{self.data_title}{copy}{jpeg}, {data.clients} clients ({data.partition}){copies}{held_out}"

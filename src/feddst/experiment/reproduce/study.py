@@ -1,6 +1,7 @@
 """A study: rows of one's own, written down in a TOML file, made as the paper's tables are.
 
-title = "Static masks and growing ones"
+title = "Masks that move and masks that do not"
+preset = "thrifty"             # what all rows begin with; may be left out
 caps = [0.04, 0.4]             # GiB
 against = "static"             # the row that all others are compared with; may be left out
 [options]                      # what all rows share, as in a run's config
@@ -9,9 +10,9 @@ data.held_out = 10000
 [rows.static]
 title = "RandomMask"
 options = { method = "randommask" }
-[rows.growing]
+[rows.moving]
 title = "Sprout"
-options = { method = "sprout", sprout.start = 0.98 }
+options = { method = "sprout", sprout.alpha = 0.05 }
 """
 
 import tomllib
@@ -23,14 +24,16 @@ from typing import Any
 
 from feddst.errors import OptionError
 from feddst.experiment.config import RunConfig, refuse_ineffective
-from feddst.experiment.presets import Row
+from feddst.experiment.presets import Row, preset_options
 from feddst.experiment.reproduce.request import Request
 from feddst.options import dotted, hint, one_of, updated
 
-KEYS = ("title", "caps", "against", "options", "rows")
+KEYS = ("title", "preset", "caps", "against", "options", "rows")
 ROW_KEYS = ("title", "options")
 FIXED = ("seed", "rounds", "cap_gib", "checkpoint_every", "data.root")
 """Options of runs that a study or its command line gives in other ways."""
+OF_ALL_ROWS = ("data.dataset", "data.held_out")
+"""Options in which rows cannot differ: images are loaded once."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ class StudyConfig(Request):
     @property
     def shared(self) -> dict[str, Any]:
         """The options that all rows share."""
-        return dotted(self.content.get("options", {}))
+        return {**preset_of(self.content), **dotted(self.content.get("options", {}))}
 
     @cached_property
     def content(self) -> dict[str, Any]:
@@ -114,11 +117,21 @@ def read_study(path: Path) -> dict[str, Any]:
     for name, row in rows.items():
         _check_keys(f"study {path}: rows.{name}", row, ROW_KEYS)
         _check_options(f"study {path}: rows.{name}.options", row.get("options", {}))
+        for own in dotted(row.get("options", {})):
+            if own in OF_ALL_ROWS:
+                raise OptionError(f"study {path}: rows.{name}.options: {own} is for all rows: put it under [options]")
     _check_options(f"study {path}: options", shared)
+    preset_of(content)
     against = content.get("against", "")
     if against and against not in rows:
         raise OptionError(f"study {path}: against must be {one_of(rows)}, got {against!r}")
     return content
+
+
+def preset_of(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of the preset that a study's rows begin with, but for what is not a study's to set."""
+    given = preset_options(content["preset"], "run") if "preset" in content else {}
+    return {name: value for name, value in given.items() if name not in FIXED}
 
 
 def _check_keys(what: str, table: Mapping[str, Any], allowed: tuple[str, ...]) -> None:

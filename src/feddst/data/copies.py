@@ -1,0 +1,82 @@
+"""Altered copies of training images: mirrored and shifted ones, for clients to train on as well.
+
+They are made once, of all training images and before any partition, so that every engine and all seeds of a study share
+them: a data set with them takes so many times the memory.
+"""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from feddst.data.dataset import Dataset
+from feddst.errors import OptionError
+from feddst.protocol.keys import generator
+
+FARTHEST = 4
+"""Pixels by which a copy is shifted at most, up or down and left or right."""
+
+
+def with_copies(dataset: Dataset, copies: int, shift_only: bool = False) -> Dataset:
+    """`dataset` with so many versions of each training image in all; the test images are as they were.
+
+    What is drawn is the same for every run. A data set that has other copies already gets these in their place.
+    """
+    if dataset.copies == copies and (copies == 1 or dataset.shift_only == shift_only):
+        return dataset
+    images, labels = dataset.train_images[: dataset.originals], dataset.train_labels[: dataset.originals]
+    if copies > 1:
+        _check_shape(dataset, copies)
+    versions = images.new_empty((copies, *images.shape))
+    for number in range(copies):
+        versions[number] = version(images, number, shift_only)
+    return replace(
+        dataset,
+        train_images=versions.flatten(0, 1),
+        train_labels=labels.repeat(copies),
+        copies=copies,
+        shift_only=shift_only,
+    )
+
+
+def version(images: Tensor, number: int, shift_only: bool = False) -> Tensor:
+    """Version 0 of images [N, C, H, W] is as they are, and version 1 their mirror images.
+
+    Every other one is shifted at random, and before that mirrored by chance. With `shift_only` none is mirrored, and
+    version 1 is one of those shifted.
+    """
+    if number == 0:
+        return images
+    if number == 1 and not shift_only:
+        return images.flip(3)
+    draws = generator(0, "copies", number)
+    down, right = torch.from_numpy(draws.integers(-FARTHEST, FARTHEST + 1, (2, len(images))))
+    mirrored = torch.from_numpy(draws.random(len(images)) < 0.5)
+    return shifted(images, down, right, mirrored & (not shift_only))
+
+
+def shifted(images: Tensor, down: Tensor, right: Tensor, mirrored: Tensor) -> Tensor:
+    """Images [N, C, H, W], mirrored where `mirrored` [N], then moved by `down` and `right` [N] pixels.
+
+    What comes in at an edge is what a mirror on the last row or column shows.
+    """
+    height, width = images.shape[2:]
+    rows = _reflected(torch.arange(height) - down[:, None], height)
+    columns = _reflected(torch.arange(width) - right[:, None], width)
+    columns = torch.where(mirrored[:, None], width - 1 - columns, columns)
+    moved = images.gather(2, rows[:, None, :, None].expand_as(images))
+    return moved.gather(3, columns[:, None, None, :].expand_as(images))
+
+
+def _reflected(places: Tensor, size: int) -> Tensor:
+    """Places beyond either end of `size` pixels, as a mirror on the last pixel shows them."""
+    return size - 1 - (size - 1 - places.abs()).abs()
+
+
+def _check_shape(dataset: Dataset, copies: int) -> None:
+    shape = dataset.input_shape
+    if len(shape) != 3 or min(shape[1:]) <= FARTHEST:
+        raise OptionError(
+            f"data.copies must be 1 for {dataset.name}, got {copies}: copies are of images [channels, height, width] "
+            f"with more than {FARTHEST} pixels each way, and these inputs are {list(shape)}"
+        )

@@ -1,0 +1,114 @@
+"""Error feedback: what a codec left out of an update, kept by the client and added to its next one.
+
+A client that keeps e, and has trained from the broadcast θ to θ', sends Q(θ' − θ + e), so that θ + Q(…) arrives; what
+is missing then, e ← θ' − θ + e − Q(…), it keeps as bfloat16. It keeps it of the weights that the update holds. Under
+other masks each weight that is still held has its own e again, one that was not held has none, and what was kept of
+one that is held no longer is forgotten.
+"""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from feddst.protocol import ClientState, ClientWork, Masks, Update, positions_of
+from feddst.wire.layout import Layout
+from feddst.wire.masks import decode_bitmap
+from feddst.wire.reference import MaskFacts, Reference
+from feddst.wire.values import cut
+
+
+@dataclass(frozen=True)
+class Remainder:
+    """How what was left out is kept, of updates with these parameters under these masks.
+
+    It is a row, bfloat16 [n], on whatever device: the values of every parameter in the layout's order, of a masked one
+    those that its mask keeps. Beside it are the masks it was made under, as a bitmap section.
+    """
+
+    layout: Layout
+    facts: MaskFacts
+    _sources: dict[tuple[torch.device, bytes], Tensor] = field(default_factory=dict)
+
+    def read(self, state: ClientState) -> Tensor | None:
+        """The row that a client keeps, as it is under these masks; None if it keeps none."""
+        row = state.feedback.get(self._row)
+        if row is None:
+            return None
+        bitmap = state.feedback.get(self._mask, _as_tensor(b""))
+        same = bitmap is self._bitmap or torch.equal(bitmap, self._bitmap)
+        return row if same else self._moved(row, bitmap)
+
+    def written(self, state: ClientState, row: Tensor) -> ClientState:
+        """A client's state, with this row in place of what it kept of such updates."""
+        if not self.layout.params:
+            return state
+        others = {name: value for name, value in state.feedback.items() if name not in (self._row, self._mask)}
+        bitmap = {self._mask: self._bitmap} if len(self._bitmap) else {}
+        return replace(state, feedback={**others, self._row: row, **bitmap})
+
+    def added(self, update: Update, state: ClientState) -> Update:
+        """An update with what its client keeps."""
+        row = self.read(state)
+        if row is None:
+            return update
+        names = [one.name for one in self.layout.params]
+        pieces = dict(zip(names, cut(row.float(), self._counts), strict=True))
+        values = {name: update.params[name].float() for name in names}
+        return replace(update, params={name: value + pieces[name].view_as(value) for name, value in values.items()})
+
+    def left_out(self, update: Update, arrived: Update) -> Tensor:
+        """The row of what is in an update, and not in what arrived of it."""
+        lost = [update.params[one.name].float() - arrived.params[one.name].float() for one in self.layout.params]
+        return torch.cat([torch.empty(0), *(value.reshape(-1) for value in lost)]).to(torch.bfloat16)
+
+    @cached_property
+    def _row(self) -> str:
+        return f"{self.layout.fingerprint:016x}"
+
+    @property
+    def _mask(self) -> str:
+        return f"{self._row} mask"
+
+    @cached_property
+    def _bitmap(self) -> Tensor:
+        return _as_tensor(self.facts.bitmap)
+
+    @cached_property
+    def _counts(self) -> list[int]:
+        return [self.facts.active.get(one.name, one.size) for one in self.layout.params]
+
+    def _moved(self, row: Tensor, bitmap: Tensor) -> Tensor:
+        """A row that was made under other masks, under these; clients that had the same share how that is done."""
+        key = row.device, bitmap.numpy().tobytes()
+        if key not in self._sources:
+            self._sources[key] = self._source(key[1]).to(row.device)
+        return torch.cat([row, row.new_zeros(1)])[self._sources[key]]
+
+    def _source(self, bitmap: bytes) -> Tensor:
+        """Where, in a row under the masks of this bitmap, each value comes from; after its end if it was not held."""
+        old = positions_of(decode_bitmap(bitmap, self.layout) or {})
+        new = self.facts.on_cpu.positions
+        counts = [len(old[one.name]) if one.name in old else one.size for one in self.layout.params]
+        found: list[Tensor] = []
+        for one, places in zip(self.layout.params, cut(torch.arange(sum(counts)), counts), strict=True):
+            if one.name in old:
+                places = torch.full((one.size,), sum(counts)).index_copy_(0, old[one.name], places)
+            found.append(places[new[one.name]] if one.name in new else places)
+        return torch.cat(found)
+
+
+def remainder_of(reference: Reference, work: ClientWork, own: Masks | None = None) -> Remainder:
+    """That of answers to a broadcast, under its masks or a client's own."""
+    layout = Layout(reference.answer_layout(work).params)
+    if own is None and reference.layout.params == layout.params:
+        return Remainder(layout, reference.facts)
+    return Remainder(layout, MaskFacts(reference.broadcast.masks if own is None else own, layout))
+
+
+@lru_cache(maxsize=8)
+def _as_tensor(bitmap: bytes) -> Tensor:
+    """A bitmap section as clients keep it: those with the same masks share it."""
+    return torch.from_numpy(np.frombuffer(bitmap, dtype=np.uint8).copy())
