@@ -364,7 +364,8 @@ def test_the_codecs_are_listed() -> None:
 
 def test_the_options_are_listed() -> None:
     for opt in options_of(WireConfig):
-        assert f"\n| `--wire.{opt.name}` | {opt.default} | " in PAGE
+        default = str(opt.default).lower() if opt.type is bool else opt.default
+        assert f"\n| `--wire.{opt.name}` | {default} | " in PAGE
 
 
 def test_the_sizes_of_other_coders() -> None:

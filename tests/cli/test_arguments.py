@@ -18,7 +18,7 @@ def values_of(opt: Option) -> st.SearchStrategy[Any]:
         return st.sampled_from(opt.choices)
     low, high = opt.bounds.at_least, opt.bounds.at_most
     one: st.SearchStrategy[Any] = {
-        int: st.integers(int(low or 0), 10**6),
+        int: st.integers(int(low or 0), 10**6 if high is None else int(high)),
         float: st.floats(low if low is not None else 0.001, high if high is not None else 0.99),
         str: st.text("abc./*", min_size=1),
         bool: st.just(True),

@@ -10,11 +10,11 @@ Call = Callable[..., Any]
 
 CASES = [
     ("rnu", "unknown command 'rnu'; did you mean 'run'?"),
-    ("zzz", "unknown command 'zzz'; it must be one of run, compare, reproduce, report, export, flower simulate"),
+    ("zzz", "unknown command 'zzz'; it must be one of run, compare, reproduce, study, report, export, flower simulate"),
     ("data shwo", "unknown command 'data shwo'; did you mean 'data show'?"),
     ("run --sparisty.level 0.5", "unknown option --sparisty.level; did you mean --sparsity.level?"),
     ("run --level 0.5", "unknown option --level; did you mean --sparsity.level?"),
-    ("run --every 5", "unknown option --every; did you mean --readjust.every or --prunefl.every?"),
+    ("run --every 5", "unknown option --every; did you mean --readjust.every or --sprout.every or --prunefl.every?"),
     ("compare --resume", "unknown option --resume: the same command with the same --out goes on"),
     ("reproduce table1 --resume", "unknown option --resume: the same command with the same --out goes on"),
     ("run --resume runs/x", "unexpected argument 'runs/x'; did you mean --out runs/x?"),

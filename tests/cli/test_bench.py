@@ -23,7 +23,7 @@ def test_a_bench_prints_tables_and_writes_both_files(feddst: Call, tmp_path: Pat
     ]
     record = json.loads((tmp_path / "mine/wire.json").read_text())
     assert record["command"] == SMALL.replace("bench", "feddst bench", 1)
-    assert len(record["values"]) == 9
+    assert len(record["values"]) == 12
     page = (tmp_path / "wire.md").read_text()
     for title in ("Targets", "Values", "Mask differences"):
         assert f"\n{title}\n" in outcome.out

@@ -6,7 +6,7 @@ other masks each weight that is still held has its own e again, one that was not
 one that is held no longer is forgotten.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -30,7 +30,6 @@ class Remainder:
 
     layout: Layout
     facts: MaskFacts
-    _sources: dict[tuple[torch.device, bytes], Tensor] = field(default_factory=dict)
 
     def read(self, state: ClientState) -> Tensor | None:
         """The row that a client keeps, as it is under these masks; None if it keeps none."""
@@ -82,10 +81,11 @@ class Remainder:
 
     def _moved(self, row: Tensor, bitmap: Tensor) -> Tensor:
         """A row that was made under other masks, under these; clients that had the same share how that is done."""
-        key = row.device, bitmap.numpy().tobytes()
-        if key not in self._sources:
-            self._sources[key] = self._source(key[1]).to(row.device)
-        return torch.cat([row, row.new_zeros(1)])[self._sources[key]]
+        held, known = bitmap.numpy().tobytes(), self.facts.realigned
+        key = row.device, self._row, held
+        if key not in known:
+            known[key] = self._source(held).to(row.device)
+        return torch.cat([row, row.new_zeros(1)])[known[key]]
 
     def _source(self, bitmap: bytes) -> Tensor:
         """Where, in a row under the masks of this bitmap, each value comes from; after its end if it was not held."""

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from torch import Tensor
+
 from feddst.errors import WireError
 from feddst.protocol import Broadcast, ClientWork, Masks, Positions, Tensors, count_active, packed, positions_of
 from feddst.wire.header import Header
@@ -23,6 +25,8 @@ class MaskFacts:
     layout: Layout
     known: Positions | None = None
     _sections: dict[bytes, tuple[MaskCode, bytes]] = field(default_factory=dict)
+    realigned: dict[object, Tensor] = field(default_factory=dict)
+    """Where values come from that were kept under other masks: see `Remainder`."""
 
     @cached_property
     def positions(self) -> Positions:

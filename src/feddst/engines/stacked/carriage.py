@@ -3,11 +3,9 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
 from feddst.protocol import generator
-from feddst.protocol.tensors import spread
 from feddst.wire import ValueCodec
 from feddst.wire.codecs import codec_named
 
@@ -57,7 +55,7 @@ def _round(share: "Share", codec: ValueCodec, theta: Tensor, reports: Mapping[st
             if field.name in positions:
                 at = positions[field.name]
                 values = values + before[at] if codec.relative else values
-                values = torch.stack([spread(row, at, torch.Size(field.shape)) for row in values])
+                values = values.new_zeros(len(values), before.numel()).index_copy_(1, at, values)
             elif codec.relative:
                 values = values + before
         whole.copy_(values.reshape(whole.shape))
