@@ -11,6 +11,7 @@ from feddst.experiment import run
 from feddst.experiment.loop import Silent
 from feddst.experiment.reproduce import Record, StudyConfig, reproduce
 from feddst.experiment.reproduce.carry_out import command
+from feddst.experiment.reproduce.record import load_record
 from feddst.experiment.reproduce.table import differences, markdown
 from feddst.options import updated
 
@@ -60,7 +61,7 @@ def test_the_rows_of_a_study_are_made_with_the_seeds_asked_for(
     assert record.complete(["static", "moving"], range(7, 9))
     assert not record.complete(["static"], [0])
     assert record.rows[0].config["data.held_out"] == 40
-    assert (record.target, record.reading, record.usual) == ("study", "masks", "static")
+    assert (record.target, record.reading, record.compared) == ("study", "masks", (("moving", "static"),))
     assert ", tested on 40 images held out, with " in markdown(record)
     assert "; study masks. Best mean" in markdown(record)
     assert differences(record)[1][0] == "A mask that moves − A mask that stays"
@@ -74,6 +75,23 @@ def test_a_study_goes_on_where_it_stopped(file: Path, tmp_path: Path, small_mnis
         assert [[p.accuracy for p in run.rows] for run in one.runs] == [
             [p.accuracy for p in run.rows] for run in other.runs
         ]
+
+
+def test_a_row_may_name_the_one_it_is_compared_with(file: Path, tmp_path: Path, small_mnist: Dataset) -> None:
+    third = '[rows.third]\nagainst = "moving"\noptions = { method = "randommask", local.lr = 0.02 }\n'
+    file.write_text(STUDY + third)
+    record = play(asked(file, rounds=1, seeds=1), tmp_path / "out", small_mnist)
+    assert record.compared == (("moving", "static"), ("third", "moving"))
+    assert load_record(tmp_path / "out").compared == record.compared
+    assert [line[0] for line in differences(record)[1:]] == [
+        "A mask that moves − A mask that stays",
+        "third − A mask that moves",
+    ]
+    file.write_text((STUDY + third).replace('against = "static"', ""))
+    assert asked(file).compared == (("third", "moving"),)
+    file.write_text(STUDY + third.replace('"moving"', '"movin"'))
+    with pytest.raises(OptionError, match=r"rows.third: against must be one of static, moving, third, got 'movin'"):
+        asked(file).check()
 
 
 def test_rows_begin_with_a_preset_and_change_it(file: Path) -> None:

@@ -123,6 +123,7 @@ def _empty(config: Request, data: str, before: Record | None, reproducible: bool
         rows=before.rows if before is not None else (),
         symbol=config.varied[1],
         usual=config.usual_row,
+        compared=config.compared,
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feddst.experiment.reproduce.record import Record
+from feddst.experiment.reproduce.record import STUDY, Record
 
 RESAMPLES = 10_000
 KEY = 2022
@@ -45,9 +45,12 @@ def pairs(record: Record) -> Iterator[tuple[str, str]]:
     """Names of rows to be compared, those that the paper's claims are about first.
 
     In a table FedDST is set against every other row, FedDST + FedProx against what it is made of, and the others
-    against FedAvgM; in a sweep every value against the table's own.
+    against FedAvgM; in a sweep every value against the table's own; in a study whatever its file says.
     """
     names = [row.name for row in record.rows]
+    if record.target == STUDY:
+        yield from record.compared
+        return
     if record.usual:
         yield from ((name, record.usual) for name in names if name != record.usual)
         return

@@ -16,6 +16,8 @@ from feddst.experiment.storage import occupied, write_atomically
 from feddst.options import flatten
 
 RECORD = "record.json"
+STUDY = "study"
+"""The target of records whose rows come from a file."""
 _FORMAT = 1
 
 
@@ -84,8 +86,8 @@ class Maker:
 class Record:
     """All that a reproduction has found so far. `seeds` is how many a row should have.
 
-    `usual` names the row that all others are compared with, in a sweep the one with the paper's own value, and is empty
-    for a table of the paper; `symbol` is what a sweep varies.
+    `compared` are a study's pairs of rows to be compared; `usual` names the row that all others of a sweep are compared
+    with, the one with the paper's own value. Both are empty for a table of the paper. `symbol` is what a sweep varies.
     """
 
     target: str
@@ -99,6 +101,7 @@ class Record:
     rows: tuple[RecordedRow, ...]
     symbol: str = ""
     usual: str = ""
+    compared: tuple[tuple[str, str], ...] = ()
 
     @property
     def missing(self) -> int:
@@ -225,6 +228,7 @@ def _parsed(content: Mapping[str, Any]) -> Record:
         for row in values.pop("rows")
     )
     made = tuple(Maker(**maker) for maker in values.pop("made"))
+    values["compared"] = tuple((first, second) for first, second in values.get("compared", ()))
     return Record(**{**values, "caps": tuple(values["caps"])}, made=made, rows=rows)
 
 

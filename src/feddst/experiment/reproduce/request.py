@@ -84,6 +84,11 @@ class Request:
         return ""
 
     @property
+    def compared(self) -> tuple[tuple[str, str], ...]:
+        """Pairs of rows to be compared, where they are chosen one by one."""
+        return ()
+
+    @property
     def varied(self) -> tuple[str, str]:
         """The option that the rows vary, and its symbol; empty where they differ in other ways."""
         return "", ""

@@ -3,7 +3,7 @@
 title = "Masks that move and masks that do not"
 preset = "thrifty"             # what all rows begin with; may be left out
 caps = [0.04, 0.4]             # GiB
-against = "static"             # the row that all others are compared with; may be left out
+against = "static"             # the row that others are compared with, but for those that name one themselves
 [options]                      # what all rows share, as in a run's config
 sparsity.level = 0.9
 data.held_out = 10000
@@ -25,11 +25,12 @@ from typing import Any
 from feddst.errors import OptionError
 from feddst.experiment.config import RunConfig, refuse_ineffective
 from feddst.experiment.presets import Row, preset_options
+from feddst.experiment.reproduce.record import STUDY
 from feddst.experiment.reproduce.request import Request
 from feddst.options import dotted, hint, one_of, updated
 
 KEYS = ("title", "preset", "caps", "against", "options", "rows")
-ROW_KEYS = ("title", "options")
+ROW_KEYS = ("title", "against", "options")
 FIXED = ("seed", "rounds", "cap_gib", "checkpoint_every", "data.root")
 """Options of runs that a study or its command line gives in other ways."""
 OF_ALL_ROWS = ("data.dataset", "data.held_out")
@@ -42,11 +43,11 @@ class StudyConfig(Request):
 
     @property
     def command(self) -> str:
-        return "study"
+        return STUDY
 
     @property
     def subject(self) -> str:
-        return "study"
+        return STUDY
 
     @property
     def reading(self) -> str:
@@ -70,8 +71,10 @@ class StudyConfig(Request):
         return {"mnist": 10, "cifar10": 10, "cifar100": 100}.get(updated(RunConfig(), self.shared).data.dataset)
 
     @property
-    def usual_row(self) -> str:
-        return str(self.content.get("against", ""))
+    def compared(self) -> tuple[tuple[str, str], ...]:
+        usual = self.content.get("against", "")
+        others = {name: row.get("against", usual) for name, row in self.content["rows"].items()}
+        return tuple((name, other) for name, other in others.items() if other not in ("", name))
 
     @property
     def shared(self) -> dict[str, Any]:
@@ -122,9 +125,12 @@ def read_study(path: Path) -> dict[str, Any]:
                 raise OptionError(f"study {path}: rows.{name}.options: {own} is for all rows: put it under [options]")
     _check_options(f"study {path}: options", shared)
     preset_of(content)
-    against = content.get("against", "")
-    if against and against not in rows:
-        raise OptionError(f"study {path}: against must be {one_of(rows)}, got {against!r}")
+    for where, table in {
+        f"study {path}": content,
+        **{f"study {path}: rows.{name}": rows[name] for name in rows},
+    }.items():
+        if "against" in table and table["against"] not in rows:
+            raise OptionError(f"{where}: against must be {one_of(rows)}, got {table['against']!r}")
     return content
 
 

@@ -1,0 +1,104 @@
+"""Draws accuracy against bytes, from one MiB to the paper's largest cap: the thrifty preset, our own tables, the paper.
+
+    python scripts/draw_thrift.py [FOLDER]
+
+For each data set with a record of its `thrifty` study one PNG, `thrift-mnist.png` or `thrift-cifar10.png`: the best
+accuracy so far, mean over seeds, against measured upload, and the paper's points from its Tables 1 and 2. Needs
+feddst[report].
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from feddst.experiment.metrics import MIB
+from feddst.experiment.plots import COLOURS, GREY, name_lines, new_figure, save_png, tidy
+from feddst.experiment.presets import TABLES
+from feddst.experiment.reproduce.paper import PAPER
+from feddst.experiment.reproduce.record import RECORD, Record, RecordedRow, load_record
+
+ROOT = Path(__file__).parents[1]
+DRAWN = {"mnist": ("table1", "table1-paper"), "cifar10": ("table2", "table2-paper")}
+"""For each data set the paper's table, and the record of it."""
+PLAIN = ("fedavgm", "randommask", "feddst")
+"""The rows of a table that are drawn."""
+MARKERS = {"feddst": "D", "randommask": "s"}
+"""The paper's points, and how they are marked."""
+BELOW = 10.0
+"""Points of accuracy that are shown below the lowest of them."""
+FIRST_MIB = 1.0
+POINTS = 400
+
+Line = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
+def best_so_far(row: RecordedRow) -> Line:
+    """Uploads [MiB], even in their logarithm, and the mean over seeds of the best accuracy [%] under each."""
+    ends = [run.rows[-1].upload("measured") / MIB for run in row.runs]
+    uploads = np.geomspace(FIRST_MIB, min(ends), POINTS)
+    lines = []
+    for run in row.runs:
+        sent = np.array([point.upload("measured") / MIB for point in run.rows])
+        best = np.maximum.accumulate([100 * point.accuracy for point in run.rows])
+        at = np.searchsorted(sent, uploads, side="right") - 1
+        lines.append(np.where(at >= 0, best[at], np.nan))
+    found = np.array(lines)
+    known = ~np.isnan(found).any(axis=0)
+    return uploads[known], found[:, known].mean(axis=0)
+
+
+def lines_of(thrifty: Record, plain: Record) -> Iterator[tuple[str, Line]]:
+    """What is drawn, by name."""
+    for row in thrifty.rows:
+        yield row.title, best_so_far(row)
+    for name in PLAIN:
+        found = plain.row(name)
+        assert found is not None, name
+        yield f"{found.title}, float32", best_so_far(found)
+
+
+def draw(data: str, path: Path) -> None:
+    """Write one data set's picture."""
+    table, plain = DRAWN[data]
+    thrifty = load_record(ROOT / f"results/thrifty-{data}")
+    figure = new_figure()
+    axes = figure.add_subplot()
+    ends: list[tuple[float, str, str]] = []
+    for (name, (uploads, best)), colour in zip(
+        lines_of(thrifty, load_record(ROOT / "results" / plain)), COLOURS, strict=False
+    ):
+        axes.plot(uploads, best, color=colour, linewidth=1.8)
+        ends.append((float(best[-1]), name, colour))
+    [caps] = [one.caps for one in TABLES if one.name == table]
+    said = {name: PAPER[table][name] for name in MARKERS}
+    for name, cells in said.items():
+        axes.errorbar(
+            [1024 * cap for cap in caps],
+            [cell.mean for cell in cells],
+            [cell.spread for cell in cells],
+            fmt=MARKERS[name],
+            color=GREY,
+            markersize=4,
+            linewidth=0.9,
+            capsize=2,
+            label=f"{'FedDST' if name == 'feddst' else 'RandomMask'} in the paper",
+        )
+    axes.set_xscale("log")
+    axes.set_ylim(bottom=min(cell.mean for cells in said.values() for cell in cells) - BELOW)
+    axes.set_xlim(FIRST_MIB, 1024 * max(caps) * 1.3)
+    axes.set_xlabel("upload [MiB], measured (the paper's points: by its formula)")
+    axes.legend(loc="lower right", frameon=False, fontsize=8)
+    tidy(axes, f"{thrifty.data}\nbest accuracy so far, mean over seeds")
+    name_lines(axes, ends)
+    save_png(figure, path)
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs"
+    for each in DRAWN:
+        if (ROOT / f"results/thrifty-{each}" / RECORD).is_file():
+            draw(each, folder / f"thrift-{each}.png")
+            print(folder / f"thrift-{each}.png")

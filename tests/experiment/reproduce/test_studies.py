@@ -1,0 +1,24 @@
+"""The studies in the repository: each can be made, and tunes on images held out unless it confirms."""
+
+from pathlib import Path
+
+import pytest
+
+from feddst.experiment.reproduce import StudyConfig
+
+STUDIES = sorted((Path(__file__).parents[3] / "studies").glob("*.toml"))
+CONFIRMING = {"thrifty-mnist", "thrifty-cifar10"}
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_a_study_can_be_made(path: Path) -> None:
+    config = StudyConfig(str(path))
+    config.check()
+    for row in config.all_rows():
+        run = config.run_config(row, 0)
+        run.check()
+        assert bool(run.data.held_out) == (path.stem not in CONFIRMING)
+
+
+def test_they_are_there() -> None:
+    assert {path.stem for path in STUDIES} > CONFIRMING
