@@ -9,6 +9,7 @@ feddst[report].
 
 import sys
 from collections.abc import Iterator
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -35,29 +36,34 @@ POINTS = 400
 Line = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
-def best_so_far(row: RecordedRow) -> Line:
-    """Uploads [MiB], even in their logarithm, and the mean over seeds of the best accuracy [%] under each."""
-    ends = [run.rows[-1].upload("measured") / MIB for run in row.runs]
+def best_so_far(row: RecordedRow) -> Line | None:
+    """Uploads [MiB], even in their logarithm, and the mean over seeds of the best accuracy [%] under each.
+
+    Of runs that have been evaluated; None if there is no upload at which all of them have.
+    """
+    runs = [run for run in row.runs if run.rows]
+    if not runs:
+        return None
+    ends = [run.rows[-1].upload("measured") / MIB for run in runs]
     uploads = np.geomspace(FIRST_MIB, min(ends), POINTS)
     lines = []
-    for run in row.runs:
+    for run in runs:
         sent = np.array([point.upload("measured") / MIB for point in run.rows])
         best = np.maximum.accumulate([100 * point.accuracy for point in run.rows])
         at = np.searchsorted(sent, uploads, side="right") - 1
         lines.append(np.where(at >= 0, best[at], np.nan))
     found = np.array(lines)
     known = ~np.isnan(found).any(axis=0)
-    return uploads[known], found[:, known].mean(axis=0)
+    return (uploads[known], found[:, known].mean(axis=0)) if known.any() else None
 
 
 def lines_of(thrifty: Record, plain: Record) -> Iterator[tuple[str, Line]]:
-    """What is drawn, by name."""
-    for row in thrifty.rows:
-        yield row.title, best_so_far(row)
-    for name in PLAIN:
-        found = plain.row(name)
-        assert found is not None, name
-        yield f"{found.title}, float32", best_so_far(found)
+    """What is drawn, by name; rows that have nothing to show yet are left out."""
+    rows = [(row.title, row) for row in thrifty.rows]
+    rows += [(f"{row.title}, float32", row) for name in PLAIN if (row := plain.row(name)) is not None]
+    for name, row in rows:
+        if (line := best_so_far(row)) is not None:
+            yield name, line
 
 
 def draw(data: str, path: Path) -> None:
@@ -67,9 +73,8 @@ def draw(data: str, path: Path) -> None:
     figure = new_figure()
     axes = figure.add_subplot()
     ends: list[tuple[float, str, str]] = []
-    for (name, (uploads, best)), colour in zip(
-        lines_of(thrifty, load_record(ROOT / "results" / plain)), COLOURS, strict=False
-    ):
+    lines = lines_of(thrifty, load_record(ROOT / "results" / plain))
+    for (name, (uploads, best)), colour in zip(lines, cycle(COLOURS), strict=False):  # colours have no end
         axes.plot(uploads, best, color=colour, linewidth=1.8)
         ends.append((float(best[-1]), name, colour))
     [caps] = [one.caps for one in TABLES if one.name == table]

@@ -156,6 +156,18 @@ def test_clients_that_are_divided_already_get_copies_too() -> None:
     assert clients_of(config(copies=2), 0, data).num_images(0) == 20
 
 
+@pytest.mark.parametrize("divided", [False, True])
+def test_copies_that_are_there_must_be_those_asked_for(divided: bool) -> None:
+    asked = config(copies=3, shift_only=True)
+    clients = federate(asked, 0, small())
+    data = clients if divided else clients.dataset
+    assert clients_of(asked, 0, data).dataset is clients.dataset
+    with pytest.raises(OptionError, match=r"data\.copies must be 3, as made-up has it, got 1"):
+        clients_of(config(), 0, data)
+    with pytest.raises(OptionError, match=r"data\.shift_only must be True, as made-up has it, got False"):
+        clients_of(config(copies=3), 0, data)
+
+
 def test_a_description_says_it() -> None:
     said = "made-up, 4 clients, classes partition (2 × 5 images), 3 versions of each image, none mirrored, seed 0"
     assert federate(config(copies=3, shift_only=True), 0, small()).description == said

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from feddst.data import DataConfig, Dataset, federate
-from feddst.errors import DataError
+from feddst.errors import DataError, OptionError
 
 IMAGES = np.arange(12, dtype=np.uint8).reshape(3, 1, 2, 2)
 LABELS = np.array([0, 1, 1])
@@ -146,7 +146,7 @@ def test_images_held_out_take_the_place_of_the_test_images() -> None:
         for image, label in zip(held.test_images, held.test_labels, strict=True)
     )
     assert torch.equal(held.test_images, data.holding_out(20).test_images)
-    with pytest.raises(DataError, match="cannot hold out 50 of 50 training images"):
+    with pytest.raises(OptionError, match=r"data\.held_out must be below 50, got 50"):
         data.holding_out(50)
 
 

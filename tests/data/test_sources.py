@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-from feddst.data import DataConfig, Dataset, federate, load, sources
+from feddst.data import DataConfig, Dataset, clients_of, federate, load, sources
 from feddst.data.cifar import Cifar
 from feddst.data.sources import data_directory
 from feddst.errors import DataError, OptionError
@@ -68,6 +69,29 @@ def test_federate_divides_the_given_data_set() -> None:
     assert clients.class_counts().sum(0).tolist() == [10, 10, 10, 10]
     assert clients.client_data(0)[0].dtype == torch.float32
     assert clients.description == "arrays, 4 clients, classes partition (2 × 5 images), seed 7"
+
+
+def test_a_description_says_what_is_tested_on() -> None:
+    clients = federate(DataConfig(clients=4, images_per_class=2, held_out=20), 7, ARRAYS)
+    assert clients.description == (
+        "arrays, 4 clients, classes partition (2 × 2 images), tested on 20 images held out, seed 7"
+    )
+
+
+@pytest.mark.parametrize("divided", [False, True])
+@pytest.mark.parametrize(("has", "asked"), [(10, 20), (10, 0), (0, 10)])
+def test_images_are_held_out_as_the_config_says_or_not_at_all(has: int, asked: int, divided: bool) -> None:
+    config = DataConfig(clients=4, images_per_class=1, held_out=has)
+    clients = federate(config, 0, ARRAYS)
+    data = clients if divided else clients.dataset
+    assert clients_of(config, 0, data).dataset is clients.dataset
+    other = replace(config, held_out=asked)
+    if not has and not divided:
+        assert clients_of(other, 0, data).dataset.held_out == asked
+        return
+    with pytest.raises(OptionError) as refused:
+        clients_of(other, 0, data)
+    assert str(refused.value) == f"data.held_out must be {has}, as arrays has it, got {asked}"
 
 
 def test_federate_loads_what_is_named() -> None:

@@ -161,11 +161,21 @@ def test_pictures_of_comparisons(name: str, tmp_path: Path) -> None:
     alike(tmp_path / "made.png", ROOT / f"docs/{name}.png")
 
 
-def test_the_picture_of_slow_links(tmp_path: Path) -> None:
-    spec = importlib.util.spec_from_file_location("slow_network", ROOT / "scripts/slow_network.py")
+def script(name: str) -> Any:
+    """A script of the project, as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"scripts/{name}.py")
     assert spec is not None
     assert spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    script.draw(read("slow-network"), tmp_path / "made.png")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_picture_of_slow_links(tmp_path: Path) -> None:
+    script("slow_network").draw(read("slow-network"), tmp_path / "made.png")
     alike(tmp_path / "made.png", ROOT / "docs/slow-network.png")
+
+
+def test_the_picture_of_thrift(tmp_path: Path) -> None:
+    script("draw_thrift").draw("mnist", tmp_path / "made.png")
+    alike(tmp_path / "made.png", ROOT / "docs/thrift-mnist.png")

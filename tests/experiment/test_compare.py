@@ -11,7 +11,7 @@ from torch import nn
 from feddst.data import Dataset, federate
 from feddst.errors import CheckpointError, FeddstError, ModelError, OptionError
 from feddst.experiment import CompareConfig, RunConfig, compare, run
-from feddst.experiment.compare import Turn
+from feddst.experiment.compare import Turn, describe_data
 from feddst.experiment.comparison import compare_config, parse_entry
 from feddst.experiment.loop import Silent
 from feddst.experiment.storage import RunDirectory
@@ -258,3 +258,15 @@ def test_caps_end_the_runs_unless_something_else_is_asked_for() -> None:
 def test_what_is_not_an_option_of_a_comparison_is_refused(name: str) -> None:
     with pytest.raises(OptionError, match=f"unknown option '{name}'"):
         compare_config({name: 1})
+
+
+@pytest.mark.parametrize("divided", [False, True])
+def test_titles_say_what_is_tested_on(small_config: Small, small_data: Dataset, divided: bool) -> None:
+    config = small_config(data__held_out=40, data__copies=2).data
+    federation = replace(federate(config, 0, small_data), description="")
+    said = describe_data(config, federation if divided else small_data)
+    how = "8 clients" if divided else "8 clients (classes)"
+    assert said == f"arrays, {how}, 2 versions of each image, tested on 40 images held out"
+    plain = small_config().data
+    assert describe_data(plain, small_data) == "arrays, 8 clients (classes)"
+    assert describe_data(plain, None) == "mnist, 8 clients (classes)"

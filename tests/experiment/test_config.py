@@ -1,15 +1,18 @@
 """The run config: contradictions are refused, options go to the methods that have them, TOML says the same."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from feddst.errors import OptionError
 from feddst.experiment import RunConfig, toml
 from feddst.experiment.config import differences, make_method, refuse_ineffective
 from feddst.methods import METHODS, FedAvg, FedDST
 from feddst.options import updated
+from feddst.protocol import InitialModel, Layer
 
 
 def configured(**changes: Any) -> RunConfig:
@@ -39,12 +42,36 @@ def test_methods_get_their_groups_and_keep_their_pins() -> None:
         ({"rounds": 0}, "the run would never stop"),
         ({"cohort__size": 401}, r"cohort.size must be at most data.clients \(400\), got 401"),
         ({"readjust__after_epoch": 11}, r"readjust.after_epoch must be at most local.epochs \(10\), got 11"),
+        ({"data__shift_only": True}, r"data.shift_only has no effect with data.copies 1"),
         ({"engine__device": "abacus"}, "engine.device must be cpu, cuda or cuda:N, got 'abacus'"),
     ],
 )
 def test_contradictions_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message.replace("?", r"\?")):
         configured(**changes).check()
+
+
+@pytest.mark.parametrize("codec", ["top8", "top16", "top32"])
+def test_no_gradient_travels_as_its_largest_values(codec: str) -> None:
+    for method in ("snip", "grasp", "prunefl"):
+        with pytest.raises(OptionError) as refused:
+            configured(method=method, wire__values=codec).check()
+        allowed = "one of float32, bfloat16, float16, q8, q4, q2"
+        assert str(refused.value) == f"wire.values must be {allowed} for {method}, got {codec!r}"
+    configured(method="feddst", wire__values=codec).check()
+    configured(method="snip", wire__values="q2").check()
+
+
+def test_methods_say_whether_they_read_gradients() -> None:
+    """What each asks for in its first rounds; votes have a codec of their own."""
+    shapes = {"a.weight": (30, 40), "b.weight": (5, 30)}
+    weights = {name: torch.ones(shape) for name, shape in shapes.items()}
+    model = InitialModel(weights, tuple(Layer(name, shape) for name, shape in shapes.items()))
+    for name, kind in METHODS.items():
+        method = make_method(configured(method=name, prunefl__layer_times="equal", prunefl__every=3))
+        begun = method.init(model, 0)
+        asked = [report.kind for r in range(4) for report in method.work(replace(begun, round=r), 0).report]
+        assert kind.reads_gradients == any("gradient" in each for each in asked), name
 
 
 def test_options_without_effect_are_refused() -> None:

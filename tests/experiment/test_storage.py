@@ -62,6 +62,25 @@ def test_a_checkpoint_gives_back_what_went_in(directory: RunDirectory) -> None:
     assert torch.equal(loaded.clients[3].feedback["c/d"], CLIENTS[3].feedback["c/d"])
 
 
+def test_a_bitmap_that_many_clients_keep_is_written_once(directory: RunDirectory) -> None:
+    bitmaps = [torch.arange(90, dtype=torch.uint8), torch.arange(90, dtype=torch.uint8) + 1]
+    rows = [torch.full((2,), float(client), dtype=torch.bfloat16) for client in range(6)]
+    clients = {
+        client: ClientState(feedback={"row": row, "row mask": bitmaps[client % 2].clone()})
+        for client, row in enumerate(rows)
+    }
+    directory.save(Checkpoint(STATE, clients, LEDGER), "me")
+    tensors, _ = unpack(directory.checkpoint.read_bytes())
+    assert [len(value) for value in tensors.values() if value.shape == (90,)] == [90, 90]
+    loaded = directory.load("me")
+    assert loaded is not None
+    for client, kept in loaded.clients.items():
+        assert list(kept.feedback) == ["row", "row mask"]
+        assert torch.equal(kept.feedback["row"], rows[client])
+        assert torch.equal(kept.feedback["row mask"], bitmaps[client % 2])
+        assert kept.feedback["row mask"] is loaded.clients[client % 2].feedback["row mask"]
+
+
 def test_another_models_checkpoint_is_refused(directory: RunDirectory) -> None:
     directory.save(Checkpoint(STATE, {}, LEDGER), "me")
     with pytest.raises(CheckpointError, match="another model or other data"):

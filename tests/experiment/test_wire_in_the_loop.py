@@ -3,6 +3,7 @@
 import logging
 import zlib
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import torch
 from torch import nn
 
 from feddst.data import Dataset, federate
-from feddst.engines import Assignment, Deliver, Failure, ReferenceEngine, Reply
+from feddst.engines import Assignment, Deliver, Failure, ReferenceEngine, Reply, make_engine
 from feddst.errors import ModelError, OptionError, TrainingError
 from feddst.experiment import CompareConfig, RunConfig, compare, run
 from feddst.experiment.loop import Silent, play
@@ -133,6 +134,40 @@ def test_a_round_of_stragglers_changes_nothing(
     assert all(torch.equal(value, begun.state.params[name]) for name, value in one.state.params.items())
     assert [row.clients for row in one.rows] == [0, 0]
     assert "round 1 has 0 updates, fewer than min_clients (1): the model stays as it is" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["reference", "stacked"])
+def test_clients_keep_nothing_of_rounds_that_change_nothing(
+    small_config: Configure, small_data: Dataset, kind: str
+) -> None:
+    """Two of four clients are stragglers in every round, and three are needed."""
+    feedback = {"wire__values": "top8", "wire__feedback": True, "cohort__stragglers": 0.5, "engine__kind": kind}
+    kept = []
+    for least in (2, 3):
+        config = small_config(rounds=2, min_clients=least, **feedback)
+        one = Run(config, federate(config.data, config.seed, small_data), make_module(network, config.seed))
+        with closing(make_engine(config.engine, network(), small_data)) as engine:
+            play([one], engine, Silent())
+        kept.append(one.clients)
+    assert all(state.feedback for state in kept[0].values())
+    assert (bool(kept[0]), kept[1]) == (True, {})
+
+
+def test_a_client_whose_update_is_refused_keeps_what_it_had(small_config: Configure, small_data: Dataset) -> None:
+    asked = {"cohort__size": 8, "wire__values": "top8", "wire__feedback": True}
+    before, _ = played(small_config(rounds=1, **asked), small_data, untouched)
+    seen: list[int] = []
+
+    def last_is_noise(place: int, payload: bytes) -> bytes:
+        seen.append(place)
+        return payload if len(seen) < 16 else b""
+
+    after, _ = played(small_config(rounds=2, **asked), small_data, last_is_noise)
+    same = [
+        all(torch.equal(value, after.clients[client].feedback[name]) for name, value in state.feedback.items())
+        for client, state in before.clients.items()
+    ]
+    assert sorted(same) == [False] * 7 + [True]
 
 
 @pytest.mark.parametrize("style", ["difference", "positions", "bitmap"])

@@ -79,6 +79,15 @@ def test_the_numbers_are_the_runs(mnist_run: feddst.Result, tmp_path: Path) -> N
     assert "not come to its end" not in card
 
 
+def test_a_card_does_not_call_images_held_out_test_images(run_with: Run, tmp_path: Path) -> None:
+    data = {"clients": 6, "images_per_class": 10, "held_out": 100}
+    card = feddst.export(str(run_with(data=data).path), out=tmp_path / "model").card.read_text()
+    assert "| mean over clients, each on its own images held out | " in card
+    assert "| all images held out | " in card
+    assert "test images" not in card
+    assert "classes partition (2 × 10 images), tested on 100 images held out, seed 0." in card
+
+
 def test_hubs_find_their_front_matter(mnist_run: feddst.Result, own_run: Any, tmp_path: Path) -> None:
     ours = feddst.export(str(mnist_run.path), out=tmp_path / "a").card.read_text()
     assert ours.startswith('---\nlibrary_name: feddst\ntags:\n- "federated-learning"\n- "sparse"\n- "feddst"\n')

@@ -84,6 +84,23 @@ def test_every_layer_keeps_exactly_its_budget(
     assert dict(state.budgets) == Sparsity(level).budgets(model().layers)
 
 
+@pytest.mark.parametrize("first", [1.0, 0.5])
+def test_budgets_that_count_biases_go_on_counting_them(first: float) -> None:
+    """`erk-published` does. With first = ½ the density grows to its end within four rounds."""
+    draws = torch.Generator().manual_seed(0)
+    shapes = {"conv.weight": (6, 4, 3, 3), "fc.weight": (20, 30)}
+    params = {name: torch.randn(shape, generator=draws) for name, shape in shapes.items()}
+    params |= {"conv.bias": torch.zeros(6), "fc.bias": torch.zeros(20)}
+    layers = Layer("conv.weight", (6, 4, 3, 3), 6), Layer("fc.weight", (20, 30), 20)
+    spread = Sparsity(0.8, "erk-published")
+    assert spread.budgets(layers) != spread.budgets([replace(layer, biases=0) for layer in layers])
+    method = Sprout(sparsity=spread, sprout=Sprouting(every=1, first=first, begin=1, end=4))
+    state = method.init(InitialModel(params, layers), seed=1)
+    for _ in range(4):
+        state = round_of(method, state)
+    assert dict(state.budgets) == count_active(state.masks) == spread.budgets(layers)
+
+
 def test_movement_is_remembered_for_some_rounds() -> None:
     method = Sprout(sparsity=Sparsity(0.5, "uniform"), sprout=Sprouting(every=10**6, drop="movement"))
     state = method.init(InitialModel({"w": torch.tensor([[2.0, 4.0], [1.0, 1.0]])}, (Layer("w", (2, 2)),)), seed=0)

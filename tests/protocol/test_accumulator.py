@@ -232,3 +232,45 @@ def test_updates_side_by_side_add_up_as_one_by_one(seed: int, own: bool) -> None
         assert torch.equal(together.mean(otherwise=otherwise)[name], one_by_one.mean(otherwise=otherwise)[name])
     assert torch.equal(together.held()["w"], one_by_one.held()["w"])
     assert (together.updates, together.weight) == (one_by_one.updates, one_by_one.weight) == (3, sum(weights))
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(1, 3)), min_size=1, max_size=5),
+    st.integers(0, 5),
+    st.integers(0, 99),
+)
+def test_stacks_and_single_updates_add_up_in_any_mixture(
+    parts: list[tuple[bool, bool, int]], cut: int, seed: int
+) -> None:
+    """Parts of clients with the broadcast's masks or their own, side by side or one by one, in two sums or in one."""
+    draws = torch.Generator().manual_seed(seed)
+    one_by_one, halves = SparseSum(MASK), [SparseSum(MASK), SparseSum(MASK)]
+    places = {
+        ("params", "b"): Place(4, torch.Size([1]), torch.float32),
+        ("params", "w"): Place(0, torch.Size([4]), torch.float32, masked=True),
+    }
+    for number, (stacked, own, clients) in enumerate(parts):
+        held = torch.rand(clients, 4, generator=draws) < 0.6 if own else torch.stack([MASK["w"]] * clients)
+        rows = torch.randn(clients, 5, generator=draws)
+        rows[:, :4] *= held
+        updates = [
+            update(0, 1 + place, row[:4].tolist(), mask.tolist() if own else None, float(row[4]))
+            for place, (row, mask) in enumerate(zip(rows, held, strict=True))
+        ]
+        half = halves[number >= cut]
+        if stacked:
+            beside = torch.cat([held, torch.zeros(clients, 1, dtype=torch.bool)], dim=1).to(torch.uint8)
+            stack = Stack(rows, [one.weight for one in updates], places, beside if own else None)
+            half.add_stack(stack, updates=clients)
+        for one in updates:
+            one_by_one.add(one)
+            if not stacked:
+                half.add(one)
+    halves[0].mean()  # looking at a sum does not end it
+    halves[0].merge(halves[1])
+    for otherwise in (None, {"w": torch.full((4,), 7.0), "b": torch.zeros(1)}):
+        wanted, found = one_by_one.mean(otherwise=otherwise), halves[0].mean(otherwise=otherwise)
+        assert wanted.keys() == found.keys()
+        assert all(torch.equal(wanted[name], found[name]) for name in wanted)
+    assert torch.equal(halves[0].held()["w"], one_by_one.held()["w"])
+    assert (halves[0].updates, halves[0].weight) == (one_by_one.updates, one_by_one.weight)

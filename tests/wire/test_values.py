@@ -179,3 +179,6 @@ def test_what_clients_side_by_side_send_arrives_as_one_by_one(codec: ValueCodec,
     together = codec.received(rows, [generator(seed, "test", client=k) for k in range(3)])
     plain = ValueCodec.received(codec, rows, [generator(seed, "test", client=k) for k in range(3)])
     assert all(torch.equal(one, other) for one, other in zip(together, plain, strict=True))
+    if not codec.random:
+        for found in (codec.received(rows, []), ValueCodec.received(codec, rows, [])):
+            assert all(torch.equal(one, other) for one, other in zip(together, found, strict=True))

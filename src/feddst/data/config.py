@@ -1,8 +1,9 @@
 """The options of the data: which set, where it lies, and how it is divided among clients."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from feddst.errors import OptionError
 from feddst.options import flatten, option, options_of
 
 
@@ -52,9 +53,21 @@ class DataConfig:
         values = flatten(self, "data.")
         for opt in options_of(DataConfig, "data."):
             opt.check(values[opt.name])
+        if self.shift_only and self.copies == 1:
+            raise OptionError("data.shift_only has no effect with data.copies 1: it says how copies are made")
 
     @property
     def versions(self) -> str:
         """What clients hold beside the images themselves, in words to go on with; empty if nothing."""
         unmirrored = ", none mirrored" if self.shift_only else ""
         return f", {self.copies} versions of each image{unmirrored}" if self.copies > 1 else ""
+
+    @property
+    def tested(self) -> str:
+        """What is tested on in place of the test images, in words to go on with; empty if nothing."""
+        return f", tested on {self.held_out:,} images held out" if self.held_out else ""
+
+    @property
+    def without_copies(self) -> "DataConfig":
+        """The same data, of which clients hold nothing but the images themselves."""
+        return replace(self, copies=1, shift_only=False)

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from feddst.errors import DataError
+from feddst.errors import DataError, OptionError
 from feddst.protocol.keys import generator
 
 Array: TypeAlias = npt.NDArray[np.generic] | Tensor
@@ -118,7 +118,7 @@ class Dataset:
         """
         total = self.originals
         if images >= total:
-            raise DataError(f"{self.name}: cannot hold out {images} of {total} training images")
+            raise OptionError(f"data.held_out must be below {total}, got {images}")
         order = torch.from_numpy(generator(0, "held out").permutation(total))
         kept, tested = order[images:].sort().values, order[:images].sort().values
         return replace(

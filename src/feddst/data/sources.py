@@ -22,8 +22,12 @@ def load(config: DataConfig) -> Dataset:
 
 
 def prepared(dataset: Dataset, config: DataConfig) -> Dataset:
-    """`dataset` with the images held out and the copies that `config` asks for; the same one if it has them."""
+    """`dataset` with the images held out and the copies that `config` asks for; the same one if it has them.
+
+    Raises `OptionError` if it has others.
+    """
     config.check()
+    _refuse_others(dataset, config)
     if config.held_out and not dataset.held_out:
         dataset = dataset.holding_out(config.held_out)
     return with_copies(dataset, config.copies, config.shift_only)
@@ -37,10 +41,31 @@ def federate(config: DataConfig, seed: int, dataset: Dataset | None = None) -> F
 
 
 def clients_of(config: DataConfig, seed: int, data: Dataset | Federation | None = None) -> Federation:
-    """The clients of a run on `data`: those that are divided already get the copies that `config` asks for."""
+    """The clients of a run on `data`: those that are divided already get the copies that `config` asks for.
+
+    Raises `OptionError` if they have others, or other images held out.
+    """
     if not isinstance(data, Federation):
         return federate(config, seed, data)
-    return data if config.copies == 1 else data.with_copies(config.copies, config.shift_only)
+    config.check()
+    _refuse_others(data.dataset, config, divided=True)
+    return data.with_copies(config.copies, config.shift_only)
+
+
+def _refuse_others(dataset: Dataset, config: DataConfig, divided: bool = False) -> None:
+    """Raise if a data set has images held out, or copies, and others are asked for.
+
+    Once it is `divided`, no more images can be held out.
+    """
+    has = f"as {dataset.name} has it"
+    if config.held_out != dataset.held_out and (dataset.held_out or divided):
+        raise OptionError(f"data.held_out must be {dataset.held_out}, {has}, got {config.held_out}")
+    if dataset.copies == 1:
+        return
+    if config.copies != dataset.copies:
+        raise OptionError(f"data.copies must be {dataset.copies}, {has}, got {config.copies}")
+    if config.shift_only != dataset.shift_only:
+        raise OptionError(f"data.shift_only must be {dataset.shift_only}, {has}, got {config.shift_only}")
 
 
 def data_directory(config: DataConfig) -> Path:
@@ -77,4 +102,5 @@ def _describe(config: DataConfig) -> str:
         "dirichlet": f"beta {config.beta:g}",
         "iid": f"{each * size} images",
     }
-    return f"{config.clients} clients, {config.partition} partition ({details[config.partition]}){config.versions}"
+    divided = f"{config.clients} clients, {config.partition} partition ({details[config.partition]})"
+    return f"{divided}{config.versions}{config.tested}"

@@ -6,9 +6,9 @@ that the first rounds are soon forgotten. It costs no bytes. It lies in the serv
 
 from dataclasses import replace
 
-from torch import Tensor
+import torch
 
-from feddst.protocol import ServerState, Tensors
+from feddst.protocol import ServerState, Tensors, masked
 
 _PREFIX = "average/"
 
@@ -18,12 +18,11 @@ def with_average(before: ServerState, after: ServerState, decay: float) -> Serve
     if not decay:
         return after
     kept = min(decay, (1 + before.round) / (10 + before.round))
-    found: dict[str, Tensor] = {}
-    for name, theta in after.params.items():
-        old = before.extra.get(_PREFIX + name, before.params[name])
-        mean = kept * old + (1 - kept) * theta
-        found[_PREFIX + name] = mean * after.masks[name] if name in after.masks else mean
-    return replace(after, extra={**after.extra, **found})
+    old = [before.extra.get(_PREFIX + name, before.params[name]) for name in after.params]
+    # All tensors at once: on a GPU most of the time is spent on starting operations.
+    means = torch._foreach_add(torch._foreach_mul(old, kept), torch._foreach_mul(list(after.params.values()), 1 - kept))
+    found = masked(dict(zip(after.params, means, strict=True)), after.masks)
+    return replace(after, extra={**after.extra, **{_PREFIX + name: mean for name, mean in found.items()}})
 
 
 def result_of(state: ServerState) -> Tensors:

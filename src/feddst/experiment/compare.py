@@ -104,9 +104,9 @@ def compare(
 def describe_data(config: DataConfig, data: Dataset | Federation | None) -> str:
     """What a comparison is made on, for titles."""
     if isinstance(data, Federation):
-        return data.description or f"{data.dataset.name}, {data.num_clients} clients"
+        return data.description or f"{data.dataset.name}, {data.num_clients} clients{config.versions}{config.tested}"
     name = config.dataset if data is None else data.name
-    return f"{name}, {config.clients} clients ({config.partition})"
+    return f"{name}, {config.clients} clients ({config.partition}){config.versions}{config.tested}"
 
 
 def plan(config: CompareConfig, out: Path) -> list[Turn]:

@@ -102,6 +102,7 @@ class RunConfig:
     def check(self) -> None:
         """Raise `OptionError` at the first value that is not allowed."""
         validate(self)
+        self.data.check()
         make_method(self).check()
         if not self.rounds and not self.cap_gib:
             raise OptionError("rounds is 0 and so is cap_gib: the run would never stop; set one of them")
@@ -110,17 +111,22 @@ class RunConfig:
         if self.min_clients > self.cohort.size:
             raise OptionError(f"min_clients must be at most cohort.size ({self.cohort.size}), got {self.min_clients}")
         self.wire.check()
-        self._refuse_votes()
+        self._refuse_codecs()
         self.engine.torch_device()
 
-    def _refuse_votes(self) -> None:
-        """Raise if values would go through a codec for votes that the method does not fix itself."""
-        pins = method_named(self.method).pins
+    def _refuse_codecs(self) -> None:
+        """Raise if a codec that the method does not fix itself would spoil values.
+
+        One for votes spoils all, one for the largest changes those that are no changes: models, and gradients, which
+        are reported by the codec of updates.
+        """
+        method = method_named(self.method)
+        updates = broadcast_codecs() if method.reads_gradients else general_codecs()
         for name, codec, allowed in (
-            ("wire.values", self.wire.values, general_codecs()),
+            ("wire.values", self.wire.values, updates),
             ("wire.download", self.wire.download, broadcast_codecs()),
         ):
-            if codec not in allowed and pins.get(name) != codec:
+            if codec not in allowed and method.pins.get(name) != codec:
                 raise OptionError(f"{name} must be {one_of(allowed)} for {self.method}, got {codec!r}")
 
 

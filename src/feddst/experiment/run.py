@@ -21,7 +21,7 @@ from feddst.experiment.details import unevaluated
 from feddst.experiment.exams import Examiner
 from feddst.experiment.metrics import GIB, Row, Summary, summarise
 from feddst.experiment.reception import Reception
-from feddst.experiment.rounds import Given, OpenRound
+from feddst.experiment.rounds import Arrival, Given, OpenRound
 from feddst.experiment.rows import row_of
 from feddst.experiment.storage import Checkpoint, RunDirectory, identity_of
 from feddst.experiment.wording import counted
@@ -168,7 +168,7 @@ class Run:
                 self._book_download(who.client, sizes)
             else:
                 inputs, labels = self.federation.client_data(who.client)
-                kept, initial = self.clients.get(who.client, ClientState()), self._initial(who.work)
+                kept, initial = self._kept_by(who.client), self._initial(who.work)
                 assignments.append(
                     Assignment(
                         who.client, self.state.seed, parcel, who.work, inputs, labels, kept, self.config.wire, initial
@@ -191,7 +191,7 @@ class Run:
             else:
                 images = self.federation.partition.train[who.client]
                 initial = initial or self._initial(who.work)
-                members.append(Member(who.client, who.work, images, self.clients.get(who.client, ClientState())))
+                members.append(Member(who.client, who.work, images, self._kept_by(who.client)))
                 opened.given.append(Given(who.client, who.work, len(images), sizes))
         downlink = opened.downlink
         return Cohort(
@@ -229,16 +229,16 @@ class Run:
         for place, given in enumerate(self._open.given):
             if place not in self._open.unsent:
                 self._book_download(given.client, given.download)
+        enough = self._enough(self._open)
         for arrival in self._open.in_order():
             if arrival.weight:
                 self._ledger.up.add(arrival.bytes, arrival.mask_bytes)
                 self._ledger.book_upload(arrival.client, arrival.bits)
             else:
                 self._ledger.up.add_unused(arrival.bytes)
-            if not arrival.state.empty:
-                self.clients[arrival.client] = arrival.state
+            self._keep(arrival, used=enough and arrival.weight > 0)
         before, total = self.state, self._open.total
-        after = self.method.aggregate(before, total) if self._enough(self._open) else before.next()
+        after = self.method.aggregate(before, total) if enough else before.next()
         self.state = with_average(before, after, self.config.averaged)
         self._open.note_movement(before.masks, self.state.masks)
         if not self._open.mask_moved:
@@ -305,6 +305,18 @@ class Run:
         if self._facts is None or self._facts.masks is not sent.masks:
             self._facts = MaskFacts(sent.masks, model_layout(sent.params, sent.buffers))
         return self._facts
+
+    def _kept_by(self, client: int) -> ClientState:
+        """What a client has kept from the rounds before."""
+        return self.clients.get(client, ClientState())
+
+    def _keep(self, arrival: Arrival, used: bool) -> None:
+        """Note what a client keeps from now on. If its update is not used, its feedback is what it was before."""
+        kept = arrival.state
+        if kept.feedback and not used:
+            kept = replace(kept, feedback=self._kept_by(arrival.client).feedback)
+        if not kept.empty:
+            self.clients[arrival.client] = kept
 
     def _initial(self, work: ClientWork) -> Tensors:
         """The weights that clients begin with where they have none: from the state, so that a resumed run has the same.

@@ -12,12 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from feddst.data import Federation, Roster
+from feddst.data import Dataset, Federation, Roster
 from feddst.errors import CheckpointError, OptionError
 from feddst.experiment import toml
 from feddst.experiment.config import RunConfig, differences, reaches, stored_options
@@ -36,6 +37,11 @@ _NAMED = 12
 _GROUPS = ("params", "buffers", "masks", "extra")
 _KEPT = {"client": "tensors", "feedback": "feedback"}
 """What a client keeps, by what it is called in a checkpoint."""
+_SHARED = "shared"
+"""What several clients keep is there once, by number."""
+
+_DIGESTS: "WeakKeyDictionary[Dataset, dict[bytes, hashlib.blake2b]]" = WeakKeyDictionary()
+"""Digests that end with a data set, by what they were before it."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +126,8 @@ class RunDirectory:
         for client, kept in sorted(checkpoint.clients.items()):
             for kind in _KEPT:
                 tensors |= {f"{kind} {client}/{name}": value for name, value in getattr(kept, _KEPT[kind]).items()}
+        tensors = _on_cpu(tensors)
+        shared = _take_out_shared(tensors)
         for name, bitmap in checkpoint.bitmaps.items():
             tensors[f"bitmap/{name}"] = torch.frombuffer(bytearray(bitmap), dtype=torch.uint8)
         about = {
@@ -131,6 +139,7 @@ class RunDirectory:
             "ledger": dict(checkpoint.ledger),
             "bitmaps": list(checkpoint.bitmaps),
             "holders": list(checkpoint.holders.items()),
+            "shared": shared,
         }
         write_atomically(self.checkpoint, pack(tensors, {"feddst": json.dumps(about)}))
 
@@ -224,15 +233,24 @@ def identity_of(model: InitialModel, federation: Federation | Roster) -> str:
     if isinstance(federation, Roster):
         digest.update(federation.description_of_data())
         return digest.hexdigest()
-    dataset, partition = federation.dataset, federation.partition
-    for tensor in (dataset.train_images, dataset.train_labels, dataset.test_images, dataset.test_labels):
-        digest.update(f"{tuple(tensor.shape)} {tensor.dtype}".encode())
-        digest.update(tensor.contiguous().view(-1).view(torch.uint8).numpy().data)
-    digest.update(f"{dataset.mean} {dataset.std}".encode())
+    digest, partition = _with_data(digest, federation.dataset), federation.partition
     for indices in (*partition.train, *partition.test):
         digest.update(f"{len(indices)}".encode())
         digest.update(np.ascontiguousarray(indices).data)
     return digest.hexdigest()
+
+
+def _with_data(digest: "hashlib.blake2b", dataset: Dataset) -> "hashlib.blake2b":
+    """A digest that goes on with a data set; that of the same two is worked out once, since runs share their data."""
+    known, before = _DIGESTS.setdefault(dataset, {}), digest.digest()
+    if before not in known:
+        digest = digest.copy()
+        for tensor in (dataset.train_images, dataset.train_labels, dataset.test_images, dataset.test_labels):
+            digest.update(f"{tuple(tensor.shape)} {tensor.dtype}".encode())
+            digest.update(tensor.contiguous().view(-1).view(torch.uint8).numpy().data)
+        digest.update(f"{dataset.mean} {dataset.std}".encode())
+        known[before] = digest
+    return known[before].copy()
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -278,11 +296,42 @@ def _read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     return about, tensors
 
 
+def _take_out_shared(tensors: dict[str, Tensor]) -> list[list[str]]:
+    """Have each bitmap that clients keep there once; returns what each stands for, in the order of their numbers."""
+    found: dict[bytes, list[str]] = {}
+    for key in [key for key in tensors if key.startswith("feedback ") and tensors[key].dtype == torch.uint8]:
+        found.setdefault(tensors[key].numpy().tobytes(), []).append(key)
+    for number, keys in enumerate(found.values()):
+        tensors[f"{_SHARED}/{number}"] = tensors[keys[0]]
+        for key in keys:
+            del tensors[key]
+    return list(found.values())
+
+
+def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The same tensors on the CPU: those of one kind come there in one go."""
+    kinds: dict[object, list[str]] = {}
+    for name, value in tensors.items():
+        kinds.setdefault((value.device, value.dtype), []).append(name)
+    found = dict(tensors)
+    for names in kinds.values():
+        values = [tensors[name] for name in names]
+        if values[0].device.type != "cpu":
+            row = torch.cat([value.detach().reshape(-1) for value in values]).cpu()
+            pieces = row.split_with_sizes([value.numel() for value in values])
+            found |= {n: piece.view(v.shape) for n, piece, v in zip(names, pieces, values, strict=True)}
+    return found
+
+
 def _restored(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Checkpoint:
     groups: dict[str, dict[str, Tensor]] = {group: {} for group in (*_GROUPS, "bitmap")}
     clients: dict[int, dict[str, dict[str, Tensor]]] = {}
-    for key, value in tensors.items():
+    shared = {key: f"{_SHARED}/{number}" for number, keys in enumerate(about.get("shared", [])) for key in keys}
+    everything = {**tensors, **{key: tensors[source] for key, source in shared.items()}}
+    for key, value in everything.items():
         group, _, name = key.partition("/")
+        if group == _SHARED:
+            continue
         kind, _, client = group.rpartition(" ")
         if kind in _KEPT:
             clients.setdefault(int(client), {}).setdefault(_KEPT[kind], {})[name] = value

@@ -102,11 +102,12 @@ def _accuracy(trained: Trained) -> str:
     when = f"after round {row.round}"
     if row.round != trained.round:
         when += f", the last that was evaluated before this model's, {trained.round}"
+    tests = "images held out" if trained.config.data.held_out else "test images"
     named = (
-        ("mean over clients, each on its own test images", row.accuracy),
+        (f"mean over clients, each on its own {tests}", row.accuracy),
         ("mean over the worst tenth of the clients", row.accuracy_worst),
-        ("all test images", row.accuracy_global),
-        ("clients' own models, on (some of) their own test images", row.accuracy_personal),
+        (f"all {tests}", row.accuracy_global),
+        (f"clients' own models, on (some of) their own {tests}", row.accuracy_personal),
     )
     rows = [f"| {name} | {percent(value, 2)} |" for name, value in named if value is not None]
     own = "" if trained.client is None else " This client's model alone was not measured."

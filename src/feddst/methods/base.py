@@ -41,7 +41,9 @@ class Method(ABC):
 
     The fields of a method are groups of options (`local`, `sparsity`, `readjust`, …), shared by name with
     every other method that has them. `pins` are options that a method fixes by definition. A method that
-    `accepts_partial` work averages what a straggler has after fewer epochs; the others leave stragglers out.
+    `accepts_partial` work averages what a straggler has after fewer epochs; the others leave stragglers out. One that
+    `reads_gradients` asks clients to report them, and must not get the largest alone: codecs that carry changes so are
+    refused.
     """
 
     name: ClassVar[str]
@@ -49,6 +51,7 @@ class Method(ABC):
     card: ClassVar[Card]
     pins: ClassVar[Mapping[str, Any]] = {}
     accepts_partial: ClassVar[bool] = False
+    reads_gradients: ClassVar[bool] = False
 
     local: LocalTraining = LocalTraining()
 

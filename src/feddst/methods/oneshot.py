@@ -60,6 +60,7 @@ class OneShot:
 class OneShotPruning(RandomMask):
     """RandomMask with a mask from one client's answer instead of the initial weights alone."""
 
+    reads_gradients: ClassVar[bool] = True
     report: ClassVar[Report]
 
     oneshot: OneShot = OneShot()

@@ -96,6 +96,7 @@ class PruneFL(FedAvgM):
         "32(1−S)n, every ΔR rounds 32n more",
         result="one model; its S is found, not given",
     )
+    reads_gradients: ClassVar[bool] = True
 
     prunefl: Reconfiguration = Reconfiguration()
 

@@ -23,6 +23,7 @@ from feddst.methods.base import Card
 from feddst.methods.randommask import RandomMask
 from feddst.options import option
 from feddst.protocol import InitialModel, Layer, ServerState, SparseSum, Tensors, count_active, generator, masked
+from feddst.protocol.model import biases_beside
 from feddst.sparsity import drop_smallest, grow_largest, prune_to_budgets
 
 MEMORY = 0.9
@@ -97,8 +98,7 @@ class Sprout(RandomMask):
             after = replace(after, extra={**after.extra, **_movement(state, after)})
         if not self.sprout.due(state.round):
             return after
-        layers = tuple(Layer(name, tuple(mask.shape)) for name, mask in sorted(state.masks.items()))
-        budgets = self.budgets(layers, state.round)
+        budgets = state.budgets if self.sprout.first == 1 else self.budgets(_layers(state), state.round)
         masks = self.moved(after, budgets, state.round)
         params, extra = masked(after.params, masks), self.forget(after.extra, masks)
         return replace(after, params=params, masks=masks, budgets=budgets, extra=extra)
@@ -157,6 +157,12 @@ def expected_movement(movement: Tensor, mask: Tensor) -> Tensor:
     into = (squares.sum((0, 2)) / mean + 1) / (held.sum((0, 2)) + 1)
     product = (out[:, None] * into[None]).sqrt()
     return product.reshape(*product.shape, *[1] * (mask.ndim - 2)).expand(mask.shape)
+
+
+def _layers(state: ServerState) -> tuple[Layer, ...]:
+    """The layers that the masks are of."""
+    masks = sorted(state.masks.items())
+    return tuple(Layer(name, tuple(mask.shape), biases_beside(state.params, name)) for name, mask in masks)
 
 
 def _movement(before: ServerState, after: ServerState) -> Tensors:

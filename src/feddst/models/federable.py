@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from feddst.errors import ModelError
 from feddst.models.dry import dry_forward
 from feddst.protocol.keys import torch_seed
-from feddst.protocol.model import InitialModel, Layer
+from feddst.protocol.model import InitialModel, Layer, biases_beside
 from feddst.protocol.tensors import Tensors
 
 ModuleSource = nn.Module | Callable[[], nn.Module]
@@ -79,7 +79,7 @@ def prunable_layers(module: nn.Module, prunable: Sequence[str] = (), dense: Sequ
         raise ModelError(f"model.prunable names {min(names & frozen)}, which is frozen (requires_grad is False)")
     names -= never | frozen | _matching(params, dense, "model.dense")
     return tuple(
-        Layer(name, tuple(value.shape), _bias_beside(params, name)) for name, value in params.items() if name in names
+        Layer(name, tuple(value.shape), biases_beside(params, name)) for name, value in params.items() if name in names
     )
 
 
@@ -121,8 +121,3 @@ def _matching(params: dict[str, nn.Parameter], patterns: Sequence[str], option: 
             raise ModelError(f"{option} names {pattern!r}, but the model's parameters are {', '.join(params)}")
         found |= hits
     return found
-
-
-def _bias_beside(params: dict[str, nn.Parameter], weight: str) -> int:
-    bias = weight.removesuffix("weight") + "bias"
-    return params[bias].numel() if bias in params and bias != weight else 0

@@ -5,7 +5,7 @@ depend on their order; these are kept in fixed point, where addition is exact. S
 the last bit, in whichever order updates arrive and however partial sums are merged.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise
 
@@ -28,10 +28,12 @@ from feddst.protocol.fixedpoint import (
 )
 from feddst.protocol.holders import Holders
 from feddst.protocol.tensors import Masks, Positions, Tensors, positions_in, positions_of, spread
-from feddst.protocol.update import Key, Stack, Update
+from feddst.protocol.update import Key, Place, Stack, Update
 
 Form = tuple[tuple[Key, torch.Size, torch.dtype], ...]
 """The tensors of an update, in their order."""
+StackForm = tuple[tuple[Key, Place], ...]
+"""The tensors of a stack."""
 
 
 @dataclass(frozen=True)
@@ -49,26 +51,41 @@ class Kind:
 
 @dataclass
 class Row:
-    """Updates that lie alike, added up as they are: all tensors in one row, each at its place."""
+    """Updates that lie alike, added up as they are: all tensors in one row, each at its place.
+
+    Masked tensors are `whole`, with 0 where nobody holds anything, or what the broadcast's masks keep of them.
+    """
 
     total: ExactSum
     places: dict[Key, slice]
     weight: int = 0
+    whole: bool = False
+    _mean: Tensor | None = field(default=None, init=False)
 
     def add(self, values: Tensor, weight: int) -> None:
         """Add one update, its tensors in a row."""
         self.total.add_times(values, weight)
-        self.weight += weight
+        self._grow(weight)
 
-    def merge(self, other: "Row") -> None:
+    def add_parts(self, parts: Parts, weight: int) -> None:
         """Add the sum of several."""
-        self.total.add(other.total.parts)
-        self.weight += other.weight
+        self.total.add(parts)
+        self._grow(weight)
 
-    def parts(self, key: Key) -> Parts:
-        """The sum of one tensor."""
-        coarse, fine = self.total.parts
-        return coarse[self.places[key]], fine[self.places[key]]
+    def mean(self, key: Key) -> Tensor:
+        """The mean of one tensor, float64 [n]."""
+        if self._mean is None:
+            self._mean = value_of(self.total.parts) / self.weight
+        return self._mean[self.places[key]]
+
+    def parts(self, key: Key, at: Tensor | None) -> Parts:
+        """The sum of one tensor, of which masks keep what is at these flat indices."""
+        coarse, fine = (part[self.places[key]] for part in self.total.parts)
+        return (coarse[at], fine[at]) if self.whole and at is not None else (coarse, fine)
+
+    def _grow(self, weight: int) -> None:
+        self.weight += weight
+        self._mean = None
 
 
 @dataclass
@@ -104,7 +121,7 @@ class SparseSum:
         self._masks = masks
         self._known = positions
         self._kinds: dict[Key, Kind] = {}
-        self._rows: dict[Form, Row] = {}
+        self._rows: dict[Form | StackForm, Row] = {}
         self._wholes: dict[Key, Whole] = {}
         self._bound = 0
         self._wide = False
@@ -135,23 +152,14 @@ class SparseSum:
         """
         self._grow(sum(rooms_for(stack.peaks, stack.weights)), updates)
         each, everybody = torch.tensor(stack.weights, device=stack.values.device), sum(stack.weights)
-        coarse, fine = sum_in_parts(stack.values, each, wide=self._wide)
-        held = None if stack.held is None else (each[:, None] * stack.held).sum(0)
-        self._own_masks |= held is not None
+        parts = sum_in_parts(stack.values, each, wide=self._wide)
         for key, place in stack.places.items():
             self._kinds.setdefault(key, Kind(place.shape, place.dtype, place.masked))
-            at = slice(place.start, place.start + place.shape.numel())
-            if held is not None and place.masked:
-                weights = held[at]
-            elif place.masked:
-                weights = everybody * self._masks[key[1]].reshape(-1).to(torch.int64)
-            else:
-                weights = torch.full_like(fine[at], everybody, dtype=torch.int64)
-            whole = Whole(ExactSum.of((coarse[at], fine[at])), weights)
-            if key in self._wholes:
-                self._wholes[key].merge(whole)
-            else:
-                self._wholes[key] = whole
+        if stack.held is None:
+            self._add_row(stack, parts, everybody)
+        else:
+            self._own_masks = True
+            self._add_held(stack, parts, (each[:, None] * stack.held).sum(0), everybody)
         if self._holders is not None:
             self._holders.add_stack(stack)
         self.weight += everybody if updates else 0
@@ -162,7 +170,10 @@ class SparseSum:
         for key, kind in other._kinds.items():
             self._kinds.setdefault(key, kind)
         for form, row in other._rows.items():
-            self._row(form, row.total.device).merge(row)
+            if form not in self._rows:
+                total = ExactSum(len(row.total.parts[0]), row.total.device, wide=self._wide)
+                self._rows[form] = Row(total, row.places, whole=row.whole)
+            self._rows[form].add_parts(row.total.parts, row.weight)
         for key, whole in other._wholes.items():
             self._whole(key, whole.total.device).merge(whole)
         self._own_masks |= other._own_masks
@@ -207,6 +218,27 @@ class SparseSum:
             self._rows[form] = Row(ExactSum(ends[-1], device, wide=self._wide), places)
         return self._rows[form]
 
+    def _add_row(self, stack: Stack, parts: Parts, weight: int) -> None:
+        """Add the sum of updates with the broadcast's masks, which has each tensor whole."""
+        form = tuple(stack.places.items())
+        if form in self._rows:
+            self._rows[form].add_parts(parts, weight)
+        else:
+            places = {key: slice(place.start, place.start + place.shape.numel()) for key, place in form}
+            self._rows[form] = Row(ExactSum.of(parts), places, weight, whole=True)
+
+    def _add_held(self, stack: Stack, parts: Parts, held: Tensor, everybody: int) -> None:
+        """Add the sum of updates with masks of their own: the weights of those who hold it, int64 [n], are `held`."""
+        coarse, fine = parts
+        for key, place in stack.places.items():
+            at = slice(place.start, place.start + place.shape.numel())
+            weights = held[at] if place.masked else torch.full_like(held[at], everybody)
+            whole = Whole(ExactSum.of((coarse[at], fine[at])), weights)
+            if key in self._wholes:
+                self._wholes[key].merge(whole)
+            else:
+                self._wholes[key] = whole
+
     def _whole(self, key: Key, device: torch.device) -> Whole:
         """The sum of a tensor over updates with masks of their own."""
         if key not in self._wholes:
@@ -235,13 +267,23 @@ class SparseSum:
     def _mean(self, key: Key, otherwise: Tensor | None) -> Tensor:
         kind, rows = self._kinds[key], self._rows_with(key)
         if len(rows) == 1 and key not in self._wholes:
-            mean, at = kind.rounded(value_of(rows[0].parts(key)) / rows[0].weight), self._at(key)
-            return mean.reshape(kind.shape) if at is None else spread(mean, at, kind.shape, otherwise)
+            return self._mean_of(rows[0], key, otherwise)
         whole = self._everything(key)
         mean = kind.rounded(value_of(whole.total.parts) / whole.weights.clamp(min=1)).reshape(kind.shape)
         if otherwise is None:
             return mean
         return torch.where((whole.weights > 0).reshape(kind.shape), mean, otherwise.to(kind.dtype))
+
+    def _mean_of(self, row: Row, key: Key, otherwise: Tensor | None) -> Tensor:
+        """The mean of a tensor that is in one row alone."""
+        kind = self._kinds[key]
+        mean, at = kind.rounded(row.mean(key)), None if row.whole else self._at(key)
+        if at is not None:
+            return spread(mean, at, kind.shape, otherwise)
+        mean = mean.reshape(kind.shape)
+        if not kind.masked or otherwise is None:
+            return mean
+        return torch.where(self._masks[key[1]], mean, otherwise.to(kind.dtype))
 
     def _held(self, key: Key) -> Tensor:
         if not self._own_masks:
@@ -257,7 +299,8 @@ class SparseSum:
         if own is not None:
             whole.merge(own)
         for row in rows:
-            whole.add(row.parts(key), row.weight, self._at(key))
+            at = self._at(key)
+            whole.add(row.parts(key, at), row.weight, at)
         return whole
 
     def _rows_with(self, key: Key) -> list[Row]:

@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from torch import Tensor
+
 from feddst.protocol.tensors import Tensors
 
 
@@ -30,6 +32,12 @@ class LayerTimes:
 
     per_weight: Mapping[str, float]
     constant: float = 0.0
+
+
+def biases_beside(params: Mapping[str, Tensor], weight: str) -> int:
+    """How many biases sit beside a weight tensor, found by name."""
+    bias = weight.removesuffix("weight") + "bias"
+    return params[bias].numel() if bias in params and bias != weight else 0
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,8 @@ one that is held no longer is forgotten.
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,6 +17,8 @@ from feddst.wire.layout import Layout
 from feddst.wire.masks import decode_bitmap
 from feddst.wire.reference import MaskFacts, Reference
 from feddst.wire.values import cut
+
+_NO_MASKS = torch.empty(0, dtype=torch.uint8)
 
 
 @dataclass(frozen=True)
@@ -33,19 +34,25 @@ class Remainder:
 
     def read(self, state: ClientState) -> Tensor | None:
         """The row that a client keeps, as it is under these masks; None if it keeps none."""
-        row = state.feedback.get(self._row)
-        if row is None:
+        found = self.kept(state)
+        if found is None:
             return None
-        bitmap = state.feedback.get(self._mask, _as_tensor(b""))
-        same = bitmap is self._bitmap or torch.equal(bitmap, self._bitmap)
-        return row if same else self._moved(row, bitmap)
+        row, bitmap = found
+        mine = self.facts.bitmap_row
+        return row if bitmap is mine or torch.equal(bitmap, mine) else self._moved(row, bitmap)
+
+    def kept(self, state: ClientState) -> tuple[Tensor, Tensor] | None:
+        """The row that a client keeps, as it is, and the bitmap it was made under, empty if there were no masks."""
+        row = state.feedback.get(self._row)
+        return None if row is None else (row, state.feedback.get(self._mask, _NO_MASKS))
 
     def written(self, state: ClientState, row: Tensor) -> ClientState:
         """A client's state, with this row in place of what it kept of such updates."""
         if not self.layout.params:
             return state
         others = {name: value for name, value in state.feedback.items() if name not in (self._row, self._mask)}
-        bitmap = {self._mask: self._bitmap} if len(self._bitmap) else {}
+        mine = self.facts.bitmap_row
+        bitmap = {self._mask: mine} if len(mine) else {}
         return replace(state, feedback={**others, self._row: row, **bitmap})
 
     def added(self, update: Update, state: ClientState) -> Update:
@@ -54,7 +61,7 @@ class Remainder:
         if row is None:
             return update
         names = [one.name for one in self.layout.params]
-        pieces = dict(zip(names, cut(row.float(), self._counts), strict=True))
+        pieces = dict(zip(names, cut(row.float(), self.counts), strict=True))
         values = {name: update.params[name].float() for name in names}
         return replace(update, params={name: value + pieces[name].view_as(value) for name, value in values.items()})
 
@@ -72,11 +79,8 @@ class Remainder:
         return f"{self._row} mask"
 
     @cached_property
-    def _bitmap(self) -> Tensor:
-        return _as_tensor(self.facts.bitmap)
-
-    @cached_property
-    def _counts(self) -> list[int]:
+    def counts(self) -> list[int]:
+        """How many values each parameter has."""
         return [self.facts.active.get(one.name, one.size) for one in self.layout.params]
 
     def _moved(self, row: Tensor, bitmap: Tensor) -> Tensor:
@@ -103,12 +107,4 @@ class Remainder:
 def remainder_of(reference: Reference, work: ClientWork, own: Masks | None = None) -> Remainder:
     """That of answers to a broadcast, under its masks or a client's own."""
     layout = Layout(reference.answer_layout(work).params)
-    if own is None and reference.layout.params == layout.params:
-        return Remainder(layout, reference.facts)
-    return Remainder(layout, MaskFacts(reference.broadcast.masks if own is None else own, layout))
-
-
-@lru_cache(maxsize=8)
-def _as_tensor(bitmap: bytes) -> Tensor:
-    """A bitmap section as clients keep it: those with the same masks share it."""
-    return torch.from_numpy(np.frombuffer(bitmap, dtype=np.uint8).copy())
+    return Remainder(layout, reference.facts.under(layout) if own is None else MaskFacts(own, layout))

@@ -39,6 +39,7 @@ class Largest(ValueCodec):
     one_in: ClassVar[int]
     """m."""
     relative = True
+    random = False
 
     def size(self, counts: Sequence[int]) -> int:
         filled = [count for count in counts if count]

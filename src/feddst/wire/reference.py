@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from feddst.errors import WireError
@@ -27,6 +29,7 @@ class MaskFacts:
     _sections: dict[bytes, tuple[MaskCode, bytes]] = field(default_factory=dict)
     realigned: dict[object, Tensor] = field(default_factory=dict)
     """Where values come from that were kept under other masks: see `Remainder`."""
+    _parts: dict[Layout, "MaskFacts"] = field(default_factory=dict)
 
     @cached_property
     def positions(self) -> Positions:
@@ -40,17 +43,32 @@ class MaskFacts:
             return {name: len(positions) for name, positions in self.known.items()}
         return count_active(self.masks)
 
-    @cached_property
+    @property
     def on_cpu(self) -> "MaskFacts":
         """The same of the masks in the CPU's memory."""
-        if all(mask.device.type == "cpu" for mask in self.masks.values()):
-            return self
+        return self if all(mask.device.type == "cpu" for mask in self.masks.values()) else self._copy
+
+    @cached_property
+    def _copy(self) -> "MaskFacts":
         return MaskFacts({name: mask.cpu() for name, mask in self.masks.items()}, self.layout)
 
     @cached_property
     def bitmap(self) -> bytes:
         """The masks as a bitmap section."""
         return encode_bitmap(self.on_cpu.masks, self.layout)
+
+    @cached_property
+    def bitmap_row(self) -> Tensor:
+        """The same as a tensor, uint8 [bytes], such as clients keep: those with the same masks share it."""
+        return torch.from_numpy(np.frombuffer(self.bitmap, dtype=np.uint8).copy())
+
+    def under(self, layout: Layout) -> "MaskFacts":
+        """The same of what is sent with these parameters alone."""
+        if layout.params == self.layout.params:
+            return self
+        if layout not in self._parts:
+            self._parts[layout] = MaskFacts(self.masks, layout, self.positions)
+        return self._parts[layout]
 
     def section_for(self, held: bytes, style: MaskStyle) -> tuple[MaskCode, bytes]:
         """The mask section for somebody who holds the masks of this bitmap."""

@@ -16,6 +16,7 @@ class Sign(ValueCodec):
     name = "sign"
     code = 5
     elementwise = True
+    random = False
 
     def received(self, tensors: Sequence[Tensor], draws: Sequence[np.random.Generator]) -> list[Tensor]:
         return list(tensors)

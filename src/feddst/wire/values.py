@@ -14,12 +14,14 @@ class ValueCodec(ABC):
 
     `code` is its byte in the header: 0 to 127 for this package, 128 to 255 for others. A `relative` codec is given
     the change against the broadcast, where there is one, instead of the value. What it draws it draws from `draws`,
-    so that the bytes follow from the run's seed. Of an `elementwise` codec each value's fate is its own, and 0 stays 0.
+    so that the bytes follow from the run's seed; one that is not `random` draws nothing. Of an `elementwise` codec each
+    value's fate is its own, and 0 stays 0.
     """
 
     name: ClassVar[str]
     code: ClassVar[int]
     relative: ClassVar[bool] = False
+    random: ClassVar[bool] = True
     elementwise: ClassVar[bool] = False
 
     @abstractmethod
@@ -40,11 +42,12 @@ class ValueCodec(ABC):
     def received(self, tensors: Sequence[Tensor], draws: Sequence[np.random.Generator]) -> list[Tensor]:
         """What would be decoded of K clients' tensors, [K, n] each, on whatever device, without writing bytes.
 
-        `draws` has one generator a client. Here by writing them all the same: codecs that can do better do.
+        `draws` has one generator a client, or none at all if the codec is not `random`. Here by writing them all the
+        same: codecs that can do better do.
         """
         counts, device = [value.shape[1] for value in tensors], tensors[0].device
         found = []
-        for row, draw in enumerate(draws):
+        for row, draw in enumerate(draws or [np.random.default_rng(0)] * len(tensors[0])):
             data = self.encode([value[row].float().cpu() for value in tensors], draw)
             found.append(self.decode(memoryview(data), counts))
         return [torch.stack(values).to(device) for values in zip(*found, strict=True)]
@@ -60,6 +63,7 @@ class Float32(ValueCodec):
 
     name = "float32"
     code = 0
+    random = False
     elementwise = True
 
     def received(self, tensors: Sequence[Tensor], draws: Sequence[np.random.Generator]) -> list[Tensor]:
@@ -80,6 +84,7 @@ class HalfFloat(ValueCodec):
     """The nearest number of a 16-bit format; what is beyond its range becomes its largest."""
 
     kind: ClassVar[torch.dtype]
+    random = False
     elementwise = True
 
     def received(self, tensors: Sequence[Tensor], draws: Sequence[np.random.Generator]) -> list[Tensor]:

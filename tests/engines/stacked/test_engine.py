@@ -194,6 +194,23 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "feedback under clients' own masks": ("lotteryfl", {"wire.values": "q8", "wire.feedback": True, "rounds": 5}),
     "feedback of shared layers": ("lg-fedavg", {"wire.values": "q8", "wire.feedback": True}),
     "feedback of the largest": ("feddst", {"wire.values": "top8", "wire.feedback": True}),
+    "feedback while the server moves masks": (
+        "sprout",
+        {"wire.values": "top16", "wire.feedback": True, "rounds": 7, "sprout.every": 2, "averaged": 0.9},
+    ),
+    "feedback while masks grow": (
+        "sprout",
+        {
+            "wire.values": "top8",
+            "wire.feedback": True,
+            "rounds": 6,
+            "sprout.every": 1,
+            "sprout.first": 0.5,
+            "sprout.begin": 1,
+            "sprout.end": 5,
+            "engine.models": 3,
+        },
+    ),
 }
 
 
@@ -251,10 +268,20 @@ def test_an_update_that_no_server_would_take_is_refused(wire: dict[str, Any], da
     assert {len(run.clients) for run in found} == {7 if wire else 0}  # who is refused keeps what it kept: nothing
 
 
-@pytest.mark.parametrize("wire", [{}, {"wire.values": "q4", "wire.feedback": True}], ids=["plain", "feedback"])
-def test_a_resumed_run_ends_with_the_same_bits(wire: dict[str, Any], data: Dataset, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("method", "wire"),
+    [
+        ("feddst", {}),
+        ("feddst", {"wire.values": "q4", "wire.feedback": True}),
+        ("sprout", {"wire.values": "top16", "wire.feedback": True, "sprout.every": 2, "averaged": 0.9}),
+    ],
+    ids=["plain", "feedback", "masks that the server moves"],
+)
+def test_a_resumed_run_ends_with_the_same_bits(
+    method: str, wire: dict[str, Any], data: Dataset, tmp_path: Path
+) -> None:
     options = {"rounds": 5, "engine.device": DEVICE, "engine.kind": "stacked", **wire}
-    [config] = [run.config for run in runs_of("feddst", data, chain, options, seeds=[3])]
+    [config] = [run.config for run in runs_of(method, data, chain, options, seeds=[3])]
     finished = feddst.run(config, model=chain, data=data, out=tmp_path / "whole", watcher=Silent())
     assert finished.finished
     broken = feddst.run(config, model=chain, data=data, out=tmp_path / "broken", watcher=StopAfter(3))
@@ -319,8 +346,8 @@ def test_what_is_counted_wrongly_is_noticed(data: Dataset, monkeypatch: pytest.M
 
 
 def test_what_is_added_up_wrongly_is_noticed(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    def tampered(share: Any) -> Any:
-        theta, reports = carried(share)
+    def tampered(*sent: Any) -> Any:
+        theta, reports = carried(*sent)
         return theta * 1.0001, reports
 
     monkeypatch.setattr("feddst.engines.stacked.tally.carried", tampered)
@@ -329,8 +356,8 @@ def test_what_is_added_up_wrongly_is_noticed(data: Dataset, monkeypatch: pytest.
 
 
 def test_what_is_kept_wrongly_is_noticed(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    def tampered(share: Any, arrived: Tensor) -> Any:
-        return [(remainder, row * 1.01) for remainder, row in left_out(share, arrived)]
+    def tampered(bundle: Any, arrived: Tensor) -> Any:
+        return {row: (remainder, lost * 1.01) for row, (remainder, lost) in left_out(bundle, arrived).items()}
 
     monkeypatch.setattr("feddst.engines.stacked.tally.left_out", tampered)
     with pytest.raises(AuditError, match=r"client \d+ keeps something else than what was left out"):

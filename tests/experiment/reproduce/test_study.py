@@ -1,18 +1,20 @@
 """Studies: rows of one's own from a file, made as the paper's tables are."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from feddst.data import Dataset
-from feddst.errors import OptionError
+from feddst.data.sources import LOADERS
+from feddst.errors import CheckpointError, OptionError
 from feddst.experiment import run
 from feddst.experiment.loop import Silent
 from feddst.experiment.reproduce import Record, StudyConfig, reproduce
 from feddst.experiment.reproduce.carry_out import command
 from feddst.experiment.reproduce.record import load_record
-from feddst.experiment.reproduce.table import differences, markdown
+from feddst.experiment.reproduce.table import differences, markdown, partial
 from feddst.options import updated
 
 from .conftest import SMALL, Listener
@@ -31,6 +33,7 @@ options = { method = "randommask" }
 title = "A mask that moves"
 options = { method = "feddst", readjust.until = 50 }
 """
+CAPS = "caps = [0.0005, 0.001]"
 OTHERS = {name: value for name, value in SMALL.items() if not name.startswith("readjust")}
 
 
@@ -63,7 +66,9 @@ def test_the_rows_of_a_study_are_made_with_the_seeds_asked_for(
     assert record.rows[0].config["data.held_out"] == 40
     assert (record.target, record.reading, record.compared) == ("study", "masks", (("moving", "static"),))
     assert ", tested on 40 images held out, with " in markdown(record)
-    assert "; study masks. Best mean" in markdown(record)
+    assert "; Two masks. Best mean" in markdown(record)
+    assert "; study masks. Best mean" in markdown(replace(load_record(tmp_path / "out"), title=""))
+    assert "; study paper. Best mean" in markdown(replace(record, title="", reading="paper"))
     assert differences(record)[1][0] == "A mask that moves − A mask that stays"
 
 
@@ -75,6 +80,42 @@ def test_a_study_goes_on_where_it_stopped(file: Path, tmp_path: Path, small_mnis
         assert [[p.accuracy for p in run.rows] for run in one.runs] == [
             [p.accuracy for p in run.rows] for run in other.runs
         ]
+
+
+def test_seeds_that_only_some_rows_have_are_missing_in_the_others(
+    file: Path, tmp_path: Path, small_mnist: Dataset
+) -> None:
+    play(asked(file, rounds=1, rows=("static",)), tmp_path / "out", small_mnist)
+    record = play(asked(file, rounds=1, rows=("moving",), first_seed=9), tmp_path / "out", small_mnist)
+    assert (record.seeds, record.missing) == (4, 4)
+    assert partial(record) == "Partial: 4 of 8 runs not finished."
+    again = play(asked(file, rounds=1, seeds=4), tmp_path / "out", small_mnist)
+    assert (again.seeds, again.missing, partial(again)) == (4, 0, "")
+
+
+def test_a_study_may_get_rows_but_not_lose_those_it_has_runs_of(
+    file: Path, tmp_path: Path, small_mnist: Dataset
+) -> None:
+    whole = file.read_text()
+    play(asked(file, rounds=1, seeds=1), tmp_path / "out", small_mnist)
+    before = (tmp_path / "out/record.json").read_bytes()
+    file.write_text(whole.replace("[rows.moving]", "[rows.other]"))
+    with pytest.raises(CheckpointError, match=r"out holds runs of other rows, moving: .* with --out"):
+        play(asked(file, rounds=1, seeds=1), tmp_path / "out", small_mnist)
+    assert (tmp_path / "out/record.json").read_bytes() == before
+    file.write_text(whole + '[rows.third]\noptions = { method = "fedavgm" }\n')
+    assert len(play(asked(file, rounds=1, seeds=1), tmp_path / "out", small_mnist).rows) == 3
+
+
+def test_rows_with_copies_and_without_share_the_images_loaded(
+    file: Path, tmp_path: Path, small_mnist: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(LOADERS, "mnist", lambda config: small_mnist)
+    file.write_text(STUDY.replace('method = "randommask"', 'method = "randommask", data.copies = 2'))
+    config = asked(file, rounds=1, seeds=1)
+    record = reproduce(config, out=tmp_path / "out", changes=OTHERS, overseer=Listener())
+    assert [row.config["data.copies"] for row in record.rows] == [2, 1]
+    assert record.missing == 0
 
 
 def test_a_row_may_name_the_one_it_is_compared_with(file: Path, tmp_path: Path, small_mnist: Dataset) -> None:
@@ -135,8 +176,25 @@ def test_caps_end_the_runs(file: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (("caps = [0.0005, 0.001]", "caps = []"), "caps must be a list of GiB above 0, got []"),
-        (("caps = [0.0005, 0.001]", "caps = [-1]"), "caps must be a list of GiB above 0"),
+        ((CAPS, "caps = []"), "masks.toml: caps must be a list of GiB above 0, each above the one before it, got []"),
+        ((CAPS, "caps = [-1]"), "caps must be"),
+        ((CAPS, "caps = [0.1, inf]"), "caps must be"),
+        ((CAPS, "caps = [nan]"), "caps must be"),
+        ((CAPS, "caps = [0.2, 0.1]"), "caps must be"),
+        ((CAPS, "caps = [true]"), "caps must be"),
+        (('"Two masks"', "2"), "masks.toml: title must be text, got 2"),
+        (('"A mask that stays"', "[]"), "masks.toml: rows.static: title must be text, got []"),
+        (("against =", 'preset = ["quick"]\nagainst ='), "masks.toml: preset must be text, got ['quick']"),
+        (('"static"\n[opt', '["static"]\n[opt'), "masks.toml: against must be text, got ['static']"),
+        (('title = "A mask that stays"', "against = 1"), "masks.toml: rows.static: against must be text, got 1"),
+        (("[rows.moving]", '[rows."../up"]'), "a dot not first, got '../up'"),
+        (("[rows.moving]", "[rows.'.hidden']"), "a dot not first, got '.hidden'"),
+        (('method = "feddst"', 'method = "feddst", local.lr = -1'), "masks.toml: rows.moving: local.lr must be"),
+        (('method = "feddst"', 'method = "snip"'), "masks.toml: rows.moving: readjust.until has no effect on snip"),
+        (("sparsity.level = 0.7", "local.lr = -1"), "masks.toml: options: local.lr must be"),
+        (('"feddst"', '"feddst", accounting = "paper"'), "rows.moving: options: accounting is for all rows"),
+        (('"feddst"', '"feddst", data.clients = 9'), "rows.moving: options: data.clients is for all rows"),
+        (('"feddst"', '"feddst", data.partition = "iid"'), "rows.moving: options: data.partition is for all rows"),
         (("against = ", "agianst = "), "unknown key 'agianst'; did you mean 'against'?"),
         (('"static"\n[opt', '"sttic"\n[opt'), "against must be one of static, moving, got 'sttic'"),
         (("sparsity.level", "sparsty.level"), "sparsty.level"),

@@ -10,7 +10,18 @@ from feddst.errors import CheckpointError
 from feddst.experiment.reproduce.figures import draw_figures
 from feddst.experiment.reproduce.paper import PAPER
 from feddst.experiment.reproduce.record import Record, earlier, load_record, save_record
-from feddst.experiment.reproduce.table import differences, markdown, notes, partial, sentences, short_table, table
+from feddst.experiment.reproduce.table import (
+    caption,
+    differences,
+    markdown,
+    notes,
+    partial,
+    sentences,
+    short_table,
+    table,
+)
+
+RECORDS = sorted((Path(__file__).parents[3] / "results").glob("*/record.json"))
 
 
 def test_each_cap_has_what_was_found_what_the_paper_says_and_how_far_that_is(by_hand: Record) -> None:
@@ -87,6 +98,13 @@ def test_a_record_on_the_disk_is_enough_for_the_table_and_the_figures(by_hand: R
     assert (tmp_path / "accuracy.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.parent.name)
+def test_records_of_earlier_versions_can_be_read(path: Path) -> None:
+    record = load_record(path.parent)
+    assert any(row.runs for row in record.rows)
+    assert caption(record).startswith(f"{record.data}; ")
+
+
 def test_the_columns_of_a_run_are_lines_of_the_file(by_hand: Record, tmp_path: Path) -> None:
     save_record(by_hand, tmp_path)
     lines = [line.strip() for line in (tmp_path / "record.json").read_text().splitlines()]
@@ -115,14 +133,16 @@ def test_a_damaged_record_is_refused(tmp_path: Path, content: str) -> None:
 
 
 def test_a_directory_belongs_to_one_reproduction(by_hand: Record, tmp_path: Path) -> None:
-    assert earlier(tmp_path / "new", "table1", "paper", by_hand.data) is None
+    rows = [row.name for row in by_hand.rows]
+    assert earlier(tmp_path / "new", "table1", "paper", by_hand.data, rows) is None
     save_record(by_hand, tmp_path)
-    assert earlier(tmp_path, "table1", "paper", by_hand.data) == by_hand
+    assert earlier(tmp_path, "table1", "paper", by_hand.data, [*rows, "another"]) == by_hand
+    assert earlier(tmp_path, "table1", "paper", by_hand.data, ["feddst", "randommask"]) == by_hand  # fedavgm has no run
     with pytest.raises(CheckpointError, match=r"holds another reproduction: table1 / paper / MNIST.*, not table1 / "):
-        earlier(tmp_path, "table1", "published", by_hand.data)
+        earlier(tmp_path, "table1", "published", by_hand.data, rows)
     (tmp_path / "record.json").rename(tmp_path / "thesis.txt")
     with pytest.raises(CheckpointError, match="is not empty and holds no reproduction"):
-        earlier(tmp_path, "table1", "paper", by_hand.data)
+        earlier(tmp_path, "table1", "paper", by_hand.data, rows)
 
 
 def test_the_paper_orders_its_rows_as_its_claims_do() -> None:

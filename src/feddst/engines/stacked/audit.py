@@ -2,22 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from feddst.engines.base import Receipt
+from feddst.engines.stacked.share import Share
 from feddst.errors import AuditError
 from feddst.protocol import ClientState, SparseSum, Stack, Update, generator, packed, positions_of
 from feddst.wire import Asked, Reference, decode_update, encode_update, mask_bytes
 from feddst.wire.feedback import Remainder, remainder_of
 
-if TYPE_CHECKING:
-    from feddst.engines.stacked.tally import Share
 
-
-def audit(share: "Share", stacks: Sequence[Stack], receipts: Sequence[Receipt]) -> list[Receipt]:
+def audit(share: Share, stacks: Sequence[Stack], receipts: Sequence[Receipt]) -> list[Receipt]:
     """Write and read every update. Raises `AuditError` unless sizes and sums are as they were counted and added up.
 
     So must be what clients keep of what did not arrive.
@@ -49,7 +46,7 @@ def _check_kept(remainder: Remainder, sent: Update, arrived: Update, state: Clie
         raise AuditError(f"client {sent.client} keeps something else than what was left out of its update")
 
 
-def _update(share: "Share", row: int, receipt: Receipt) -> Update:
+def _update(share: Share, row: int, receipt: Receipt) -> Update:
     """One member's update as a client makes it."""
     stage, seat, flat = share.trained.stage, share.trained.seats[row], share.flat
     masks = share.masks(row)
@@ -69,11 +66,11 @@ def _update(share: "Share", row: int, receipt: Receipt) -> Update:
     )
 
 
-def _named(share: "Share", row: Tensor) -> dict[str, Tensor]:
+def _named(share: Share, row: Tensor) -> dict[str, Tensor]:
     return {name: value[0] for name, value in share.flat.views(row.cpu()[None]).items()}
 
 
-def _corrected(share: "Share", update: Update, reference: Reference) -> Update:
+def _corrected(share: Share, update: Update, reference: Reference) -> Update:
     if share.cohort.correction is None:
         return update
     masks = reference.broadcast.masks if update.masks is None else update.masks
@@ -81,7 +78,7 @@ def _corrected(share: "Share", update: Update, reference: Reference) -> Update:
     return replace(update, params={name: value + added[name] for name, value in update.params.items()})
 
 
-def _compare(share: "Share", stacks: Sequence[Stack], sums: SparseSum) -> None:
+def _compare(share: Share, stacks: Sequence[Stack], sums: SparseSum) -> None:
     mine = SparseSum(share.cohort.reference.broadcast.masks)
     for stack in stacks:
         mine.add_stack(stack, updates=0)

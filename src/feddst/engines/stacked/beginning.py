@@ -14,18 +14,49 @@ from feddst.engines.ticket import take_ticket
 from feddst.protocol import Masks
 
 
-def begin(seats: Sequence[Seat], stage: Stage, flat: Flat, module: nn.Module, images: Images) -> list[Seat]:
+class MaskRows:
+    """Masks as rows of a stage, uint8 [width], worked out once for as long as the same are sent again."""
+
+    def __init__(self, flat: Flat, module: nn.Module, device: torch.device) -> None:
+        self.frozen = {name for name, value in module.named_parameters() if not value.requires_grad}
+        self._flat = flat
+        self._device = device
+        self._known: dict[int, tuple[Masks, Tensor]] = {}
+
+    def of(self, sent: Sequence[Masks]) -> Tensor:
+        """A row for each; others than these are forgotten."""
+        self._known = {id(masks): self._known.get(id(masks)) or (masks, self._made(masks)) for masks in sent}
+        return torch.stack([self._known[id(masks)][1] for masks in sent])
+
+    def _made(self, masks: Masks) -> Tensor:
+        row = torch.zeros(self._flat.width, dtype=torch.uint8, device=self._device)
+        self.fill(row, masks)
+        return row
+
+    def fill(self, row: Tensor, masks: Masks) -> None:
+        """Write 1 where a weight may change, else 0."""
+        for name in self._flat.shapes:
+            view = self._flat.view(row[None], name)[0]
+            if name in self.frozen:
+                view.zero_()
+            elif name in masks:
+                view.copy_(masks[name])
+            else:
+                view.fill_(1)
+
+
+def begin(
+    seats: Sequence[Seat], stage: Stage, flat: Flat, module: nn.Module, images: Images, mask_rows: MaskRows
+) -> list[Seat]:
     """Bring what the seats begin with onto the stage; returns them with the images that they train on."""
-    frozen = {name for name, value in module.named_parameters() if not value.requires_grad}
     sent = {id(seat.broadcast): seat.broadcast for seat in seats}
     number = {broadcast: i for i, broadcast in enumerate(sent)}
     device = stage.theta.device
     rows = torch.tensor([number[id(seat.broadcast)] for seat in seats], device=device)
     theta = torch.zeros(len(sent), flat.width, device=device)
-    masks = torch.zeros(len(sent), flat.width, dtype=torch.uint8, device=device)
-    for i, broadcast in enumerate(sent.values()):
-        flat.fill(theta[i], broadcast.params)
-        _fill_masks(masks[i], flat, broadcast.masks, frozen)
+    for name in seats[0].broadcast.params:
+        flat.view(theta, name).copy_(torch.stack([broadcast.params[name] for broadcast in sent.values()]))
+    masks = mask_rows.of([broadcast.masks for broadcast in sent.values()])
     torch.index_select(theta, 0, rows, out=stage.theta)
     torch.index_select(masks, 0, rows, out=stage.masks)
     stage.velocity.zero_()
@@ -33,16 +64,19 @@ def begin(seats: Sequence[Seat], stage: Stage, flat: Flat, module: nn.Module, im
         name: torch.stack([broadcast.buffers[name] for broadcast in sent.values()])[rows]
         for name in seats[0].broadcast.buffers
     }
-    begun = [_own(seat, row, stage, flat, module, images, frozen) for row, seat in enumerate(seats)]
+    begun = [_own(seat, row, stage, flat, module, images, mask_rows) for row, seat in enumerate(seats)]
     stage.received.copy_(stage.theta)
     return begun
 
 
-def _own(seat: Seat, row: int, stage: Stage, flat: Flat, module: nn.Module, images: Images, frozen: set[str]) -> Seat:
+def _own(
+    seat: Seat, row: int, stage: Stage, flat: Flat, module: nn.Module, images: Images, mask_rows: MaskRows
+) -> Seat:
     """What a client begins with that is not the broadcast's."""
     work = seat.work
-    kept = {name: seat.state.tensors.get(name, seat.initial[name]) for name in work.keep}
-    flat.fill(stage.theta[row], kept)
+    if work.keep:
+        kept = {name: seat.state.tensors.get(name, seat.initial[name]) for name in work.keep}
+        flat.fill(stage.theta[row], kept)
     if work.ticket is None:
         return seat
     at = torch.from_numpy(seat.images).to(stage.theta.device)
@@ -58,17 +92,5 @@ def _own(seat: Seat, row: int, stage: Stage, flat: Flat, module: nn.Module, imag
     )
     trained, masks, weights = take_ticket(module, job, work.ticket)
     flat.fill(stage.theta[row], weights)
-    _fill_masks(stage.masks[row], flat, masks, frozen)
+    mask_rows.fill(stage.masks[row], masks)
     return replace(seat, images=seat.images[trained.cpu().numpy()])
-
-
-def _fill_masks(row: Tensor, flat: Flat, masks: Masks, frozen: set[str]) -> None:
-    """1 where a weight may change."""
-    for name in flat.shapes:
-        view = flat.view(row[None], name)[0]
-        if name in frozen:
-            view.zero_()
-        elif name in masks:
-            view.copy_(masks[name])
-        else:
-            view.fill_(1)

@@ -12,9 +12,10 @@ from torch import nn
 from feddst.data import Dataset
 from feddst.engines.base import Cohort, Evaluation, Exam, Tally
 from feddst.engines.native.chain import UnsupportedModelError, read_chain
+from feddst.engines.stacked.columns import Columns
 from feddst.engines.stacked.exams import ExamRoom
 from feddst.engines.stacked.flat import Flat
-from feddst.engines.stacked.seats import Images, alike, seats_of
+from feddst.engines.stacked.seats import Images, alike, placed, seats_of
 from feddst.engines.stacked.stage import Trainer
 from feddst.engines.stacked.tally import Tallies
 from feddst.engines.stacked.training import Classroom
@@ -42,7 +43,8 @@ class StackedEngine:
         self._models = models
         self._tf32 = device.type == "cuda" and not exact
         self._flat = Flat({name: tuple(value.shape) for name, value in module.named_parameters()})
-        images = Images(dataset.inputs(dataset.train_images).to(device), dataset.train_labels.to(device))
+        self._columns = Columns(self._flat, device)
+        images = Images(placed(dataset, dataset.train_images, device), dataset.train_labels.to(device))
         trainer: Trainer = VmapTrainer(module, self._flat, images)
         graphs = _graphs(module, self._flat, images, trainer, exact) if device.type == "cuda" else None
         self._classroom = Classroom(module, self._flat, images, graphs or trainer)
@@ -63,7 +65,7 @@ class StackedEngine:
         return torch.cuda.stream(self._stream) if self._stream is not None else nullcontext()
 
     def train_cohorts(self, cohorts: Sequence[Cohort]) -> list[Tally]:
-        tallies = Tallies(cohorts, self._flat)
+        tallies = Tallies(cohorts, self._columns)
         for group in alike(seats_of(cohorts), self._models):
             tallies.take(self._classroom.train(group))
         return tallies.result()

@@ -10,6 +10,7 @@ from torch.func import functional_call
 
 from feddst.data import Dataset
 from feddst.engines.base import Evaluation, Exam
+from feddst.engines.stacked.seats import placed
 
 CHUNK = 2500
 """Test images in one forward pass."""
@@ -28,7 +29,7 @@ class ExamRoom:
 
     def __init__(self, module: nn.Module, dataset: Dataset, device: torch.device, together: Scoring | None) -> None:
         self._module = module
-        self._inputs = dataset.inputs(dataset.test_images).to(device)
+        self._inputs = placed(dataset, dataset.test_images, device)
         self._labels = dataset.test_labels.to(device)
         self._together = together
 

@@ -1,71 +1,51 @@
 """What the wire leaves out of stacked clients' updates: added to the next ones, and kept, as `wire.feedback` has it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from feddst.engines.base import Receipt
-from feddst.wire.feedback import Remainder, remainder_of
-
-if TYPE_CHECKING:
-    from feddst.engines.stacked.tally import Group, Share
+from feddst.engines.stacked.bundle import Bundle
+from feddst.wire.feedback import Remainder
 
 Left = tuple[Remainder, Tensor]
 """What is left out of one client's update, a row on the device, where it stays, and how it is kept."""
 
 
-def add_kept(share: "Share") -> None:
-    """Add to the members' weights what they keep."""
-    theta = share.trained.stage.theta
-    for group in _groups(share):
-        remainder = _remainder(share, group)
-        kept = {share.rows[place]: remainder.read(share.seats[place].state) for place in group.places}
-        rows = {row: value.to(theta.device) for row, value in kept.items() if value is not None}
-        if rows:
-            at = torch.tensor(list(rows), device=theta.device)[:, None], _columns(share, group)[None]
-            theta.index_put_(at, theta[at] + torch.stack(list(rows.values())).float())
+def add_kept(bundle: Bundle) -> None:
+    """Add to the members' weights what they keep: of each weight that they held then and hold now."""
+    if not bundle.layout.params:
+        return
+    found = enumerate(one.kept(seat.state) for one, seat in zip(bundle.remainders, bundle.seats, strict=True))
+    kept = {place: one for place, one in found if one is not None}
+    if not kept:
+        return
+    some, theta = bundle.some(list(kept)), bundle.stage.theta
+    rows = [row.to(theta.device) for row, _ in kept.values()]
+    columns = [bundle.columns.under(bitmap, bundle.remainders[place].layout) for place, (_, bitmap) in kept.items()]
+    lengths = torch.tensor([len(row) for row in rows], device=theta.device)
+    whose = torch.arange(len(rows), device=theta.device).repeat_interleave(lengths, output_size=sum(map(len, rows)))
+    whole = torch.zeros(len(rows), theta.shape[1], dtype=rows[0].dtype, device=theta.device)
+    whole.index_put_((whose, torch.cat(columns)), torch.cat(rows))
+    some.put(some.of(theta).add_(whole.gather(1, some.at.expand(len(rows), -1))), theta)
 
 
-def left_out(share: "Share", arrived: Tensor) -> list[Left]:
-    """What each member sent and has not arrived, of weights [K, width] as they arrive."""
-    left: list[Left] = []
-    for group in _groups(share):
-        remainder, at = _remainder(share, group), _columns(share, group)
-        rows = torch.tensor([share.rows[place] for place in group.places], device=arrived.device)
-        sent = share.trained.stage.theta[rows[:, None], at[None]]
-        lost = sent.sub_(group.of(arrived)[:, at]).to(torch.bfloat16)
-        left += [(remainder, row.clone()) for row in lost]
-    return left
+def left_out(bundle: Bundle, arrived: Tensor) -> dict[int, Left]:
+    """What each member sent and has not arrived, of weights [M, width] as they arrive, by its row on the stage."""
+    if not bundle.layout.params:
+        return {}
+    lost = bundle.of(bundle.stage.theta).sub_(bundle.of(arrived)).to(torch.bfloat16)
+    # Each in memory of its own: clients are seen again at different times.
+    own = [lost.new_empty(lost.shape[1]) for _ in bundle.members]
+    torch._foreach_copy_(own, lost.unbind())
+    return dict(zip(bundle.members, zip(bundle.remainders, own, strict=True), strict=True))
 
 
-def keeping(left: Sequence[Left], receipts: Sequence[Receipt]) -> list[Receipt]:
-    """Receipts of clients that keep what was left out of their updates, where anything is kept."""
+def keeping(left: Mapping[int, Left], rows: Sequence[int], receipts: Sequence[Receipt]) -> list[Receipt]:
+    """Receipts of the clients in these rows, who keep what was left out of their updates, where anything is kept."""
     if not left:
         return list(receipts)
-    return [
-        replace(receipt, state=remainder.written(receipt.state, row))
-        for receipt, (remainder, row) in zip(receipts, left, strict=True)
-    ]
-
-
-def _groups(share: "Share") -> "list[Group]":
-    """Groups of members who send parameters at all."""
-    return share.groups if share.layout.params else []
-
-
-def _remainder(share: "Share", group: "Group") -> Remainder:
-    return remainder_of(share.cohort.reference, share.seats[0].work, group.own)
-
-
-def _columns(share: "Share", group: "Group") -> Tensor:
-    """Where, in the row of a model, the weights are that a group sends, in the layout's order."""
-    positions, flat, device = share.positions(group), share.flat, share.trained.stage.theta.device
-    return torch.cat(
-        [
-            flat.starts[field.name] + positions.get(field.name, torch.arange(field.size, device=device))
-            for field in share.layout.params
-        ]
-    )
+    states = [left[row][0].written(receipt.state, left[row][1]) for row, receipt in zip(rows, receipts, strict=True)]
+    return [replace(receipt, state=state) for receipt, state in zip(receipts, states, strict=True)]

@@ -4,11 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import torch
 from torch import Tensor
 
+from feddst.data import Dataset
 from feddst.engines.base import Cohort
 from feddst.protocol import Broadcast, ClientState, ClientWork, Tensors
 from feddst.protocol.minibatches import Indices, cuts, orders
+
+PIECE = 5000
+"""Images that are brought to a device together."""
 
 
 @dataclass(frozen=True)
@@ -17,6 +22,20 @@ class Images:
 
     inputs: Tensor
     labels: Tensor
+
+
+def placed(dataset: Dataset, images: Tensor, device: torch.device) -> Tensor:
+    """Inputs for a network on a device, from images such as are stored in a data set, which are many.
+
+    They become what they are on the CPU, whose divisions have other last bits than a GPU's, and some at a time.
+    """
+    if device.type == "cpu":
+        return dataset.inputs(images)
+    first = dataset.inputs(images[:1])
+    inputs = torch.empty(len(images), *first.shape[1:], dtype=first.dtype, device=device)
+    for some, piece in zip(torch.split(inputs, PIECE), torch.split(images, PIECE), strict=True):
+        some.copy_(dataset.inputs(piece))
+    return inputs
 
 
 @dataclass(frozen=True)

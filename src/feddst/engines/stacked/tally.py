@@ -2,115 +2,44 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from feddst.engines.base import Cohort, Receipt, Tally
 from feddst.engines.stacked.audit import audit
+from feddst.engines.stacked.bundle import bundled
 from feddst.engines.stacked.carriage import carried, correct
+from feddst.engines.stacked.columns import Columns
 from feddst.engines.stacked.feedback import Left, add_kept, keeping, left_out
-from feddst.engines.stacked.flat import Flat
 from feddst.engines.stacked.seats import Seat
-from feddst.engines.stacked.training import Trained, masks_of
+from feddst.engines.stacked.share import Share
+from feddst.engines.stacked.training import Trained
 from feddst.errors import TrainingError, WireError
 from feddst.methods.lotteryfl import kept_masks
-from feddst.protocol import ClientState, Key, Masks, Place, Positions, SparseSum, Stack, count_active, positions_of
-from feddst.wire import Layout
+from feddst.protocol import ClientState, Key, Masks, Place, SparseSum, Stack, count_active
+from feddst.wire import WireConfig
 from feddst.wire.codecs import codec_named
 from feddst.wire.masks import encode_masks
-from feddst.wire.payload import counts_of, payload_size, refuse_large
+from feddst.wire.payload import payload_size, refuse_large
 from feddst.wire.update import LARGEST_TERM
 
 
 @dataclass(frozen=True)
-class Group:
-    """Members of a share who hold the same weights: which of them, from first to last, and masks of their own."""
+class Arrived:
+    """Weights and reports of a stage's members as they arrive, [M, width] each, and what is left out, by their rows."""
 
-    places: range
-    own: Masks | None = None
-
-    def of(self, values: Tensor) -> Tensor:
-        """Their rows of a tensor with all members', in the same memory."""
-        return values[self.places.start : self.places.stop]
-
-
-@dataclass(frozen=True)
-class Share:
-    """The members of one cohort among those who trained together: `rows` of `trained` are theirs."""
-
-    cohort: Cohort
-    trained: Trained
-    rows: Sequence[int]
-    flat: Flat
-
-    @cached_property
-    def seats(self) -> list[Seat]:
-        """Whose they are."""
-        return [self.trained.seats[row] for row in self.rows]
-
-    @cached_property
-    def layout(self) -> Layout:
-        """What each of them sends."""
-        return self.cohort.reference.answer_layout(self.seats[0].work)
-
-    @cached_property
-    def value_bytes(self) -> int:
-        """How many bytes the values of one who holds the broadcast's masks take."""
-        return self.bytes_of(self.cohort.reference.active)
-
-    def bytes_of(self, active: Mapping[str, int]) -> int:
-        """How many bytes values take, with so many active weights in masked layers."""
-        return codec_named(self.cohort.wire.values, "wire.values").size(counts_of(self.layout, active))
-
-    @cached_property
-    def sparse(self) -> set[str]:
-        """The names of the tensors of which they may hold only a part."""
-        ticket = self.seats[0].work.ticket
-        return {*self.cohort.reference.broadcast.masks, *(() if ticket is None else ticket.budgets)}
-
-    def of(self, values: Tensor) -> Tensor:
-        """Their rows of a tensor [M, …]."""
-        return values[torch.tensor(self.rows, device=values.device)]
-
-    @cached_property
-    def groups(self) -> list[Group]:
-        """Those who hold the same weights: all of them, or each alone where some have masks of their own."""
-        changed = [self.trained.changed[row] for row in self.rows]
-        if not any(changed):
-            return [Group(range(len(self.rows)))]
-        own = [self.masks(row) if other else None for row, other in zip(self.rows, changed, strict=True)]
-        return [Group(range(place, place + 1), masks) for place, masks in enumerate(own)]
-
-    def positions(self, group: Group) -> Positions:
-        """Where the weights are that a group holds, on the device."""
-        if group.own is None:
-            return self.cohort.reference.positions
-        device = self.trained.stage.theta.device
-        return positions_of({name: mask.to(device) for name, mask in group.own.items()})
-
-    def masks(self, row: int) -> dict[str, Tensor]:
-        """The masks of one of them, on the CPU."""
-        return masks_of(self._held, self.flat, self._places[row], self.trained.seats[row])
-
-    @cached_property
-    def _places(self) -> dict[int, int]:
-        """Where each row is among theirs."""
-        return {row: place for place, row in enumerate(self.rows)}
-
-    @cached_property
-    def _held(self) -> Tensor:
-        """All their masks, brought to the CPU in one go."""
-        return self.of(self.trained.stage.masks).cpu()
+    theta: Tensor
+    reports: Mapping[str, Tensor]
+    left: Mapping[int, Left]
 
 
 class Tallies:
     """Adds up what cohorts send, as groups of their members finish."""
 
-    def __init__(self, cohorts: Sequence[Cohort], flat: Flat) -> None:
+    def __init__(self, cohorts: Sequence[Cohort], columns: Columns) -> None:
         self._cohorts = cohorts
-        self._flat = flat
+        self._columns = columns
         self._totals = [
             SparseSum(cohort.reference.broadcast.masks, count_holders=cohort.count_holders) for cohort in cohorts
         ]
@@ -119,31 +48,42 @@ class Tallies:
 
     def take(self, trained: Trained) -> None:
         """Add up what these members send."""
-        rows: dict[int, list[int]] = {}
-        for row, seat in enumerate(trained.seats):
-            rows.setdefault(seat.cohort, []).append(row)
         self._failures |= trained.failures
-        for number, mine in rows.items():
-            if number not in self._failures:
+        for shares in self._shares(trained):
+            arrived = _arrived(list(shares.values()))
+            for number, share in shares.items():
                 try:
-                    self._take(number, Share(self._cohorts[number], trained, mine, self._flat))
+                    self._take(number, share, arrived)
                 except TrainingError as error:
                     self._failures[number] = error
 
-    def _take(self, number: int, share: Share) -> None:
-        if share.cohort.wire.feedback:
-            add_kept(share)
-        stacks, left = _sent(share)
+    def _shares(self, trained: Trained) -> list[dict[int, Share]]:
+        """The members of each cohort that can go on, by its number; those with the same wire together."""
+        rows: dict[int, list[int]] = {}
+        for row, seat in enumerate(trained.seats):
+            if seat.cohort not in self._failures:
+                rows.setdefault(seat.cohort, []).append(row)
+        everybody = [row for mine in rows.values() for row in mine]
+        index = torch.tensor(everybody, dtype=torch.int64, device=self._columns.device)
+        parts = index.split_with_sizes([len(mine) for mine in rows.values()])
+        shares: dict[WireConfig, dict[int, Share]] = {}
+        for (number, mine), part in zip(rows.items(), parts, strict=True):
+            cohort = self._cohorts[number]
+            shares.setdefault(cohort.wire, {})[number] = Share(cohort, trained, mine, part, self._columns)
+        return list(shares.values())
+
+    def _take(self, number: int, share: Share, arrived: Arrived) -> None:
+        stacks = _stacks(share, arrived)
         refused = _refused(share, stacks)
         self._receipts[number] |= refused
         if refused:
-            share = replace(share, rows=[row for row in share.rows if share.trained.seats[row].place not in refused])
+            share = share.without(refused)
             if not share.rows:
                 return
-            stacks, left = _sent(share)
+            stacks = _stacks(share, arrived)
         for i, stack in enumerate(stacks):
             self._totals[number].add_stack(stack, updates=len(share.rows) if i == 0 else 0)
-        receipts = keeping(left, [_receipt(share, row) for row in share.rows])
+        receipts = keeping(arrived.left, share.rows, [_receipt(share, row) for row in share.rows])
         if share.cohort.audited:
             receipts = audit(share, stacks, receipts)
         for seat, receipt in zip(share.seats, receipts, strict=True):
@@ -160,23 +100,33 @@ class Tallies:
         return Tally(self._totals[number], [receipts[place] for place in range(len(self._cohorts[number].members))])
 
 
-def _sent(share: Share) -> tuple[list[Stack], list[Left]]:
-    """Everything that they send, as it arrives, and what has not arrived of it, where they keep that."""
-    theta, reports = carried(share)
-    left = left_out(share, theta) if share.cohort.wire.feedback else []
-    correct(share, theta)
-    return _stacks(share, theta, reports), left
+def _arrived(shares: Sequence[Share]) -> Arrived:
+    """Everything that they send, all with the same wire, and what has not arrived of it, where they keep that."""
+    trained, wire = shares[0].trained, shares[0].cohort.wire
+    codec = codec_named(wire.values, "wire.values")
+    bundles = [] if codec.elementwise and not wire.feedback else bundled(shares)
+    if wire.feedback:
+        for bundle in bundles:
+            add_kept(bundle)
+    theta, reports = carried(trained, bundles, codec)
+    left: dict[int, Left] = {}
+    if wire.feedback:
+        for bundle in bundles:
+            left |= left_out(bundle, theta)
+    return Arrived(theta, reports, left)
 
 
-def _stacks(share: Share, theta: Tensor, reports: Mapping[str, Tensor]) -> list[Stack]:
-    """Everything that they send: weights, reports, buffers."""
+def _stacks(share: Share, arrived: Arrived) -> list[Stack]:
+    """What a share's members send, as the server takes it in: weights, reports, buffers."""
     stage, layout, flat = share.trained.stage, share.layout, share.flat
     weights = [_weight(seat) for seat in share.seats]
     named: dict[Key, Place] = {}
     for field in layout.coded:
         place = Place(flat.starts[field.name], torch.Size(field.shape), field.dtype, field.name in share.sparse)
         named[field.group, field.name] = place if field.group == "params" else _dense(place)
-    groups = {"params": theta, **reports}
+    theta = share.of(arrived.theta)
+    correct(share, theta)
+    groups = {"params": theta, **{kind: share.of(values) for kind, values in arrived.reports.items()}}
     own_masks = any(share.trained.changed[row] for row in share.rows)
     stacks = []
     for group, values in groups.items():

@@ -13,7 +13,7 @@ from feddst.engines.base import Job
 from feddst.engines.client import diverged, refuse_diverged
 from feddst.engines.readjust import drop, grow, growth_images, random_scores
 from feddst.engines.reports import hessian_gradient, refuse_frozen, reported_images, signs
-from feddst.engines.stacked.beginning import begin
+from feddst.engines.stacked.beginning import MaskRows, begin
 from feddst.engines.stacked.flat import Flat
 from feddst.engines.stacked.plan import epoch_losses, plan
 from feddst.engines.stacked.seats import Images, Seat
@@ -63,12 +63,13 @@ class Classroom:
         self._flat = flat
         self._images = images
         self._trainer = trainer
+        self._mask_rows = MaskRows(flat, module, images.inputs.device)
 
     def train(self, seats: Sequence[Seat]) -> Trained:
         """Carry out the work of seats that are alike."""
         work, failures = seats[0].work, Failures()
         stage = self._trainer.stage(len(seats))
-        seats = begin(seats, stage, self._flat, self._module, self._images)
+        seats = begin(seats, stage, self._flat, self._module, self._images, self._mask_rows)
         before = stage.masks.clone() if work.readjust is not None else None
         cuda = [stage.theta.device] if stage.theta.is_cuda else []
         with torch.random.fork_rng(devices=cuda):

@@ -19,7 +19,15 @@ from feddst.experiment.reproduce.figures import draw_figures
 from feddst.experiment.reproduce.plan import PlannedRow, plan
 from feddst.experiment.reproduce.playing import play_rows
 from feddst.experiment.reproduce.progress import Overall, Overseer, ProgressLines
-from feddst.experiment.reproduce.record import Maker, Record, earlier, recorded_row, save_record, shared_config
+from feddst.experiment.reproduce.record import (
+    Maker,
+    Record,
+    RecordedRow,
+    earlier,
+    recorded_row,
+    save_record,
+    shared_config,
+)
 from feddst.experiment.reproduce.request import Request
 from feddst.experiment.reproduce.table import TABLE, markdown
 from feddst.experiment.storage import write_atomically
@@ -49,7 +57,7 @@ def reproduce(
     began = time.monotonic()
     path, changes = Path(out), changes or {}
     described = _described(config, data, changes)
-    before = earlier(path, config.subject, config.reading, described)
+    before = earlier(path, config.subject, config.reading, described, [row.name for row in config.all_rows()])
     rows = plan(config, path, changes)
     record = _empty(config, described, before, reproducible=data is None and not changes)
     failure: TrainingError | None = None
@@ -97,7 +105,7 @@ def _described(config: Request, data: Dataset | None, changes: Mapping[str, Any]
 
 
 def _load(config: Request, rows: Sequence[PlannedRow]) -> Dataset:
-    wanted = next(row.unfinished[0].config.data for row in rows if row.unfinished)
+    wanted = next(row.unfinished[0].config.data for row in rows if row.unfinished).without_copies  # rows make their own
     dataset = load(wanted)
     classes, found = config.classes, dataset.num_classes
     if config.data.dataset == "folder" and classes is not None and found != classes:
@@ -110,21 +118,28 @@ def _deadline(minutes: float) -> float:
 
 
 def _empty(config: Request, data: str, before: Record | None, reproducible: bool) -> Record:
-    """The record without its rows."""
+    """The record before anything is played."""
+    rows = before.rows if before is not None else ()
     return Record(
         target=config.subject,
         reading=config.reading,
         data=data,
         command=command(config) if reproducible else "",
         made=before.made if before is not None else (),
-        seeds=config.seeds,
+        seeds=_seeds(config, rows),
         caps=config.caps,
         accounting=config.run_config(config.all_rows()[0], 0).accounting,
-        rows=before.rows if before is not None else (),
+        rows=rows,
         symbol=config.varied[1],
         usual=config.usual_row,
         compared=config.compared,
+        title=config.title,
     )
+
+
+def _seeds(config: Request, rows: Sequence[RecordedRow]) -> int:
+    """How many seeds every row should have: those of any row, and those asked for."""
+    return len({run.seed for row in rows for run in row.runs} | set(config.wanted_seeds()))
 
 
 def _begun(record: Record, config: Request, path: Path) -> Record:
@@ -154,5 +169,4 @@ def _found(config: Request, rows: Sequence[PlannedRow], changes: Mapping[str, An
         recorded_row(row, shared_config(row, config.run_config(row.row, 0, changes)), row.row.own.get(option))
         for row in rows
     )
-    most = max(len(row.runs) for row in recorded)
-    return {"rows": recorded, "seeds": max(config.seeds, most)}
+    return {"rows": recorded, "seeds": _seeds(config, recorded)}

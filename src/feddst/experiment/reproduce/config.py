@@ -38,12 +38,8 @@ class ReproduceConfig(Request):
         return self.table.caps
 
     @property
-    def data_title(self) -> str:
-        return self.table.title
-
-    @property
-    def classes(self) -> int:
-        return {"mnist": 10, "cifar10": 10, "cifar100": 100}[self.table.data["data.dataset"]]
+    def dataset(self) -> str:
+        return str(self.table.data["data.dataset"])
 
     @property
     def usual_row(self) -> str:

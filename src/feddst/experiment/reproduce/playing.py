@@ -45,7 +45,7 @@ class Player:
     """Plays one row after another; the clients of a seed are made once for rows with the same options of the data."""
 
     def __init__(self, dataset: Dataset, listener: Listener) -> None:
-        self._dataset = dataset
+        self._given = self._dataset = dataset
         self._config: DataConfig | None = None
         self._listener = listener
         self._federations: dict[int, Federation] = {}
@@ -66,7 +66,7 @@ class Player:
     def _prepare(self, config: DataConfig) -> None:
         """Make the data ready for a row, unless they are from the one before it."""
         if config != self._config:
-            self._config, self._dataset, self._federations = config, prepared(self._dataset, config), {}
+            self._config, self._dataset, self._federations = config, prepared(self._given, config), {}
 
     def _open(self, row: PlannedRow) -> tuple[list[Run], nn.Module]:
         """A row's runs, ready to go on, and their network."""

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from itertools import accumulate, product
 from pathlib import Path
@@ -88,6 +88,7 @@ class Record:
 
     `compared` are a study's pairs of rows to be compared; `usual` names the row that all others of a sweep are compared
     with, the one with the paper's own value. Both are empty for a table of the paper. `symbol` is what a sweep varies.
+    `title` is a study's own, empty if it has none.
     """
 
     target: str
@@ -102,6 +103,7 @@ class Record:
     symbol: str = ""
     usual: str = ""
     compared: tuple[tuple[str, str], ...] = ()
+    title: str = ""
 
     @property
     def missing(self) -> int:
@@ -147,8 +149,8 @@ def load_record(folder: Path) -> Record:
         raise CheckpointError(f"{path} is damaged, or not a reproduction's") from None
 
 
-def earlier(folder: Path, target: str, reading: str, data: str) -> Record | None:
-    """The record that a directory holds already, if any; raises if it holds something else."""
+def earlier(folder: Path, target: str, reading: str, data: str, rows: Collection[str]) -> Record | None:
+    """The record that a directory holds already, if any; raises if it holds something else, or runs of other rows."""
     if not occupied(folder):
         return None
     if not (folder / RECORD).is_file():
@@ -157,6 +159,12 @@ def earlier(folder: Path, target: str, reading: str, data: str) -> Record | None
     before, now = (found.target, found.reading, found.data), (target, reading, data)
     if before != now:
         raise CheckpointError(f"{folder} holds another reproduction: {' / '.join(before)}, not {' / '.join(now)}")
+    others = [row.name for row in found.rows if row.runs and row.name not in rows]
+    if others:
+        raise CheckpointError(
+            f"{folder} holds runs of other rows, {', '.join(others)}: if they are of another study of this name, "
+            "choose another directory with --out"
+        )
     return found
 
 
@@ -191,8 +199,11 @@ def _points(rows: Iterable[Row]) -> Iterable[Point]:
 
 
 def _text(record: Record) -> str:
-    """The record as JSON, each list of numbers on one line."""
+    """The record as JSON, each list of numbers on one line; what only studies have is left out where it is empty."""
     content = {"format": _FORMAT, **{field.name: getattr(record, field.name) for field in fields(record)}}
+    for name in ("compared", "title"):
+        if not content[name]:
+            del content[name]
     content["made"] = [asdict(maker) for maker in record.made]
     content["rows"] = [
         {

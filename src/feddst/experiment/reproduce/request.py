@@ -9,10 +9,12 @@ from typing import Any, Literal
 from feddst.engines import EngineConfig
 from feddst.errors import OptionError
 from feddst.experiment.config import RunConfig
-from feddst.experiment.presets import Row
+from feddst.experiment.presets import TABLES, Row
 from feddst.options import check_list, flatten, hint, option, updated, validate
 
 CHECKPOINT_EVERY = 100
+CLASSES = {"mnist": 10, "cifar10": 10, "cifar100": 100}
+"""How many classes the data sets have that are found by name."""
 
 
 @dataclass(frozen=True)
@@ -70,13 +72,23 @@ class Request:
 
     @property
     @abstractmethod
-    def data_title(self) -> str:
-        """The data set in words."""
+    def dataset(self) -> str:
+        """The data set that is meant, by its name."""
 
     @property
-    @abstractmethod
+    def data_title(self) -> str:
+        """The data set in words."""
+        return next((table.title for table in TABLES if table.data["data.dataset"] == self.dataset), "images")
+
+    @property
     def classes(self) -> int | None:
         """How many classes the data set must have; None: any."""
+        return CLASSES.get(self.dataset)
+
+    @property
+    def title(self) -> str:
+        """What all rows together are called, if they have such a name."""
+        return ""
 
     @property
     def usual_row(self) -> str:
@@ -112,8 +124,13 @@ class Request:
             for name in self.rows:
                 if name not in names:
                     raise OptionError(f"rows must be among {', '.join(names)}, got {name!r}{hint(name, names)}")
+        self.engine.torch_device()
         for row in self.all_rows():
-            self.run_config(row, 0).check()
+            self.check_row(row)
+
+    def check_row(self, row: Row) -> None:
+        """Raise `OptionError` at the first value that a row's runs are not allowed."""
+        self.run_config(row, 0).check()
 
     def wanted_rows(self) -> list[Row]:
         """The rows asked for."""
@@ -140,5 +157,4 @@ class Request:
         data = self.run_config(self.all_rows()[0], 0).data
         versions = {self.run_config(row, 0).data.versions for row in self.all_rows()}
         copies = versions.pop() if len(versions) == 1 else ""
-        held_out = f", tested on {data.held_out:,} images held out" if data.held_out else ""
-        return f"{self.data_title}{copy}{jpeg}, {data.clients} clients ({data.partition}){copies}{held_out}"
+        return f"{self.data_title}{copy}{jpeg}, {data.clients} clients ({data.partition}){copies}{data.tested}"

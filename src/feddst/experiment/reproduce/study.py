@@ -15,10 +15,14 @@ title = "Sprout"
 options = { method = "sprout", sprout.alpha = 0.05 }
 """
 
+import math
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +37,10 @@ KEYS = ("title", "preset", "caps", "against", "options", "rows")
 ROW_KEYS = ("title", "against", "options")
 FIXED = ("seed", "rounds", "cap_gib", "checkpoint_every", "data.root")
 """Options of runs that a study or its command line gives in other ways."""
-OF_ALL_ROWS = ("data.dataset", "data.held_out")
-"""Options in which rows cannot differ: images are loaded once."""
+OF_ALL_ROWS = ("accounting", "data.dataset", "data.held_out", "data.clients", "data.partition")
+"""Options in which rows cannot differ: images are loaded once, and what a table is of and counts is said once."""
+_ROW_NAME = re.compile(r"[\w+-][\w.+-]*")
+"""What can be typed in a list of rows, and be part of a directory's name."""
 
 
 @dataclass(frozen=True)
@@ -62,13 +68,12 @@ class StudyConfig(Request):
         return tuple(self.content["caps"])
 
     @property
-    def data_title(self) -> str:
-        names = {"mnist": "MNIST", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "folder": "images"}
-        return names[updated(RunConfig(), self.shared).data.dataset]
+    def dataset(self) -> str:
+        return updated(RunConfig(), self.shared).data.dataset
 
     @property
-    def classes(self) -> int | None:
-        return {"mnist": 10, "cifar10": 10, "cifar100": 100}.get(updated(RunConfig(), self.shared).data.dataset)
+    def title(self) -> str:
+        return str(self.content.get("title", ""))
 
     @property
     def compared(self) -> tuple[tuple[str, str], ...]:
@@ -98,9 +103,15 @@ class StudyConfig(Request):
         return {**self.shared, **row.own, "method": row.method, "cap_gib": max(self.caps)}
 
     def check(self) -> None:
-        for row in self.all_rows():
-            refuse_ineffective([row.method], row.own)
+        shared = self.shared
+        with _named(f"study {self.target}: options"):
+            updated(RunConfig(), shared)
         super().check()
+
+    def check_row(self, row: Row) -> None:
+        with _named(f"study {self.target}: rows.{row.name}"):
+            refuse_ineffective([row.method], row.own)
+            super().check_row(row)
 
 
 def read_study(path: Path) -> dict[str, Any]:
@@ -111,26 +122,21 @@ def read_study(path: Path) -> dict[str, Any]:
         raise OptionError(f"cannot read study {path}: {error.strerror or error}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise OptionError(f"study {path} is not valid TOML: {error}") from None
-    _check_keys(f"study {path}", content, KEYS)
-    caps, rows, shared = content.get("caps"), content.get("rows"), content.get("options", {})
-    if not isinstance(caps, list) or not caps or any(not isinstance(cap, int | float) or cap <= 0 for cap in caps):
-        raise OptionError(f"study {path}: caps must be a list of GiB above 0, got {caps!r}")
-    if not isinstance(rows, dict) or not rows or not all(isinstance(row, dict) for row in rows.values()):
-        raise OptionError(f"study {path}: rows must be tables, [rows.NAME], and at least one")
-    for name, row in rows.items():
-        _check_keys(f"study {path}: rows.{name}", row, ROW_KEYS)
-        _check_options(f"study {path}: rows.{name}.options", row.get("options", {}))
-        for own in dotted(row.get("options", {})):
-            if own in OF_ALL_ROWS:
-                raise OptionError(f"study {path}: rows.{name}.options: {own} is for all rows: put it under [options]")
-    _check_options(f"study {path}: options", shared)
-    preset_of(content)
-    for where, table in {
-        f"study {path}": content,
-        **{f"study {path}: rows.{name}": rows[name] for name in rows},
-    }.items():
-        if "against" in table and table["against"] not in rows:
-            raise OptionError(f"{where}: against must be {one_of(rows)}, got {table['against']!r}")
+    with _named(f"study {path}"):
+        _check_keys(content, KEYS)
+        _check_texts(content, ("title", "preset", "against"))
+        _check_caps(content.get("caps"))
+        rows = content.get("rows")
+        if not isinstance(rows, dict) or not rows or not all(isinstance(row, dict) for row in rows.values()):
+            raise OptionError("rows must be tables, [rows.NAME], and at least one")
+        for name, row in rows.items():
+            if not _ROW_NAME.fullmatch(name):
+                raise OptionError(f"rows must be named by letters, digits and + - . _, a dot not first, got {name!r}")
+            with _named(f"rows.{name}"):
+                _check_row(row, rows)
+        _check_options(content.get("options", {}))
+        _check_against(content, rows)
+        preset_of(content)
     return content
 
 
@@ -140,15 +146,51 @@ def preset_of(content: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name not in FIXED}
 
 
-def _check_keys(what: str, table: Mapping[str, Any], allowed: tuple[str, ...]) -> None:
+@contextmanager
+def _named(where: str) -> Iterator[None]:
+    """Errors of options begin with where they are."""
+    try:
+        yield
+    except OptionError as error:
+        raise OptionError(f"{where}: {error}") from None
+
+
+def _check_row(row: Mapping[str, Any], rows: Mapping[str, Any]) -> None:
+    _check_keys(row, ROW_KEYS)
+    _check_texts(row, ("title", "against"))
+    _check_options(row.get("options", {}))
+    _check_against(row, rows)
+    for own in dotted(row.get("options", {})):
+        if own in OF_ALL_ROWS:
+            raise OptionError(f"options: {own} is for all rows: put it under [options]")
+
+
+def _check_keys(table: Mapping[str, Any], allowed: tuple[str, ...]) -> None:
     for key in table:
         if key not in allowed:
-            raise OptionError(f"{what}: unknown key {key!r}{hint(key, allowed)}; it must be {one_of(allowed)}")
+            raise OptionError(f"unknown key {key!r}{hint(key, allowed)}; it must be {one_of(allowed)}")
 
 
-def _check_options(what: str, options: Any) -> None:
+def _check_texts(table: Mapping[str, Any], keys: tuple[str, ...]) -> None:
+    for key in keys:
+        if not isinstance(table.get(key, ""), str):
+            raise OptionError(f"{key} must be text, got {table[key]!r}")
+
+
+def _check_caps(caps: Any) -> None:
+    numbers = caps if isinstance(caps, list) and all(type(cap) in (int, float) for cap in caps) else []
+    if not numbers or not all(low < cap < math.inf for low, cap in pairwise([0, *numbers])):
+        raise OptionError(f"caps must be a list of GiB above 0, each above the one before it, got {caps!r}")
+
+
+def _check_options(options: Any) -> None:
     if not isinstance(options, dict):
-        raise OptionError(f"{what} must be a table, got {options!r}")
+        raise OptionError(f"options must be a table, got {options!r}")
     for name in dotted(options):
         if name in FIXED or name.startswith("engine."):
-            raise OptionError(f"{what}: {name} is not a study's to set: the command line and the caps do that")
+            raise OptionError(f"options: {name} is not a study's to set: the command line and the caps do that")
+
+
+def _check_against(table: Mapping[str, Any], rows: Mapping[str, Any]) -> None:
+    if "against" in table and table["against"] not in rows:
+        raise OptionError(f"against must be {one_of(rows)}, got {table['against']!r}")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from feddst.experiment.presets import STILL
 from feddst.experiment.reproduce.paired import Difference, paired_difference, pairs
 from feddst.experiment.reproduce.paper import PAPER, Reported
-from feddst.experiment.reproduce.record import Maker, Record, RecordedRow
+from feddst.experiment.reproduce.record import STUDY, Maker, Record, RecordedRow
 from feddst.experiment.tables import Cell, escaped, meanings, pipes
 from feddst.experiment.wording import WAYS, counted, duration
 
@@ -17,7 +17,9 @@ _READINGS = {"paper": "the paper's text", "published": "its published code"}
 
 def settings(record: Record) -> str:
     """Whose settings they are."""
-    return _READINGS.get(record.reading, f"study {record.reading}")
+    if record.target == STUDY:
+        return record.title or f"study {record.reading}"
+    return _READINGS.get(record.reading, record.reading)
 
 
 def cell(record: Record, row: RecordedRow, cap_gib: float) -> Cell:

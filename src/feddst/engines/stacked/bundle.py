@@ -1,0 +1,114 @@
+"""Members of all cohorts whose updates have the same shape: what is done with one is done with all of them at once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from feddst.engines.stacked.columns import Columns
+from feddst.engines.stacked.seats import Seat
+from feddst.engines.stacked.share import Group, Share
+from feddst.engines.stacked.stage import Stage
+from feddst.engines.stacked.training import Trained
+from feddst.wire import Layout
+from feddst.wire.feedback import Remainder
+
+MOST = 2**26
+"""How many values are in a bundle, if it has several groups: memory is not without end."""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """R members who send equally many values of each tensor.
+
+    rows: int64 [R, 1], which models on the stage are theirs; at: int64 [R, n], or [1, n] for all of them, in which
+    columns the weights are that they send. `remainders` are how they keep what does not arrive.
+    """
+
+    trained: Trained
+    columns: Columns
+    layout: Layout
+    members: Sequence[int]
+    remainders: Sequence[Remainder]
+    rows: Tensor
+    at: Tensor
+
+    @property
+    def stage(self) -> Stage:
+        """Where they are."""
+        return self.trained.stage
+
+    @cached_property
+    def seats(self) -> list[Seat]:
+        """Whose they are."""
+        return [self.trained.seats[row] for row in self.members]
+
+    @property
+    def counts(self) -> Sequence[int]:
+        """How many values each parameter has that they send."""
+        return self.remainders[0].counts
+
+    def of(self, values: Tensor) -> Tensor:
+        """What each of them has of [M, width] that it sends, [R, n]."""
+        return values[self.rows, self.at]
+
+    def put(self, values: Tensor, into: Tensor) -> None:
+        """Write [R, n] to where `of` reads it."""
+        into.index_put_((self.rows, self.at), values)
+
+    def received(self) -> Tensor:
+        """What each of them was sent of what it sends, [R, n]."""
+        if self.seats[0].work.ticket is None:
+            return self.of(self.stage.received)
+        sent = self.stage.received.new_zeros(len(self.members), self.columns.flat.width)
+        for row, seat in zip(sent, self.seats, strict=True):  # a ticket begins with other weights than it was sent
+            self.columns.flat.fill(row, seat.broadcast.params)
+        return sent.gather(1, self.at.expand(len(sent), -1))
+
+    def some(self, places: Sequence[int]) -> "Bundle":
+        """Some of them."""
+        if len(places) == len(self.members):
+            return self
+        index = torch.tensor(places, device=self.rows.device)
+        return Bundle(
+            self.trained,
+            self.columns,
+            self.layout,
+            [self.members[place] for place in places],
+            [self.remainders[place] for place in places],
+            self.rows[index],
+            self.at if len(self.at) == 1 else self.at[index],
+        )
+
+
+def bundled(shares: Sequence[Share]) -> list[Bundle]:
+    """All members of shares of the same stage."""
+    alike: dict[object, list[tuple[Share, Group]]] = {}
+    for share in shares:
+        for group in share.groups:
+            alike.setdefault((share.layout, *group.counts), []).append((share, group))
+    bundles: list[Bundle] = []
+    for members in alike.values():
+        values = max(len(members[0][1].columns), 1) * max(len(group.places) for _, group in members)
+        together = max(MOST // values, 1)
+        bundles += [_bundle(members[start : start + together]) for start in range(0, len(members), together)]
+    return bundles
+
+
+def _bundle(groups: Sequence[tuple[Share, Group]]) -> Bundle:
+    share = groups[0][0]
+    members = [(share.rows[place], number) for number, (share, group) in enumerate(groups) for place in group.places]
+    rows, numbers = torch.tensor(members, device=share.index.device).t()
+    columns = [group.columns for _, group in groups]
+    same = all(one is columns[0] for one in columns)
+    return Bundle(
+        share.trained,
+        share.columns,
+        share.layout,
+        [row for row, _ in members],
+        [groups[number][1].remainder for _, number in members],
+        rows[:, None],
+        columns[0][None] if same else torch.stack(columns)[numbers],
+    )
