@@ -40,7 +40,7 @@ _KEPT = {"client": "tensors", "feedback": "feedback"}
 _SHARED = "shared"
 """What several clients keep is there once, by number."""
 
-_DIGESTS: "WeakKeyDictionary[Dataset, dict[bytes, hashlib.blake2b]]" = WeakKeyDictionary()
+_DIGESTS: "WeakKeyDictionary[Dataset, dict[tuple[bytes | int, ...], hashlib.blake2b]]" = WeakKeyDictionary()
 """Digests that end with a data set, by what they were before it."""
 
 
@@ -242,10 +242,12 @@ def identity_of(model: InitialModel, federation: Federation | Roster) -> str:
 
 def _with_data(digest: "hashlib.blake2b", dataset: Dataset) -> "hashlib.blake2b":
     """A digest that goes on with a data set; that of the same two is worked out once, since runs share their data."""
-    known, before = _DIGESTS.setdefault(dataset, {}), digest.digest()
+    tensors = dataset.train_images, dataset.train_labels, dataset.test_images, dataset.test_labels
+    known = _DIGESTS.setdefault(dataset, {})
+    before = digest.digest(), *(tensor._version for tensor in tensors)  # PyTorch counts what is written to a tensor
     if before not in known:
         digest = digest.copy()
-        for tensor in (dataset.train_images, dataset.train_labels, dataset.test_images, dataset.test_labels):
+        for tensor in tensors:
             digest.update(f"{tuple(tensor.shape)} {tensor.dtype}".encode())
             digest.update(tensor.contiguous().view(-1).view(torch.uint8).numpy().data)
         digest.update(f"{dataset.mean} {dataset.std}".encode())
