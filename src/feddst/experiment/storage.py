@@ -40,7 +40,7 @@ _KEPT = {"client": "tensors", "feedback": "feedback"}
 _SHARED = "shared"
 """What several clients keep is there once, by number."""
 
-_DIGESTS: "WeakKeyDictionary[Dataset, dict[tuple[bytes | int, ...], hashlib.blake2b]]" = WeakKeyDictionary()
+_DIGESTS: "WeakKeyDictionary[Dataset, dict[tuple[object, ...], hashlib.blake2b]]" = WeakKeyDictionary()
 """Digests that end with a data set, by what they were before it."""
 
 

@@ -52,7 +52,7 @@ class Sprouting:
 
     def level(self, r: int, final: float) -> float:
         """The sparsity after round r."""
-        done = 1.0 if r >= self.end else max(0.0, (r - self.begin) / (self.end - self.begin))
+        done = 1.0 if r >= self.end else max(0.0, (r - self.begin) / max(1, self.end - self.begin))
         return float(1 - (1 - final) * self.first ** (1 - done))
 
     def share(self, r: int) -> float:
