@@ -2,8 +2,8 @@
 
 `table1-feddst` is as the paper's text has it, `table1-feddst-published` as its published code has it: the code's
 departures are values of ordinary options. `table1` and `table1-published` compare all rows of a table;
-`table1-alpha`, `-sparsity` and `-schedule` vary one option of FedDST. `thrifty` and `thrifty-cifar10` reach the paper's
-accuracy with a hundredth of its upload.
+`table1-alpha`, `-sparsity` and `-schedule` vary one option of FedDST. `thrifty` and `thrifty-cifar10` end at
+a hundredth of the paper's upload.
 """
 
 import dataclasses
@@ -311,7 +311,7 @@ def _all() -> Iterator[Preset]:
 
 
 def _thrifty() -> Iterator[Preset]:
-    """What has measured best under a hundredth of the paper's largest caps."""
+    """Few bytes: up to a hundredth of the paper's largest caps."""
     few = {
         "cohort.size": 10,
         "wire.values": "top16",

@@ -86,10 +86,9 @@ class Remainder:
     def _moved(self, row: Tensor, bitmap: Tensor) -> Tensor:
         """A row that was made under other masks, under these; clients that had the same share how that is done."""
         held, known = bitmap.numpy().tobytes(), self.facts.realigned
-        key = row.device, self._row, held
-        if key not in known:
-            known[key] = self._source(held).to(row.device)
-        return torch.cat([row, row.new_zeros(1)])[known[key]]
+        if held not in known:
+            known[held] = self._source(held)
+        return torch.cat([row, row.new_zeros(1)])[known[held]]
 
     def _source(self, bitmap: bytes) -> Tensor:
         """Where, in a row under the masks of this bitmap, each value comes from; after its end if it was not held."""

@@ -27,8 +27,8 @@ class MaskFacts:
     layout: Layout
     known: Positions | None = None
     _sections: dict[bytes, tuple[MaskCode, bytes]] = field(default_factory=dict)
-    realigned: dict[object, Tensor] = field(default_factory=dict)
-    """Where values come from that were kept under other masks: see `Remainder`."""
+    realigned: dict[bytes, Tensor] = field(default_factory=dict)
+    """Where values come from that were kept under the masks of another bitmap: see `Remainder`."""
     _parts: dict[Layout, "MaskFacts"] = field(default_factory=dict)
 
     @cached_property
