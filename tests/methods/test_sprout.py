@@ -58,6 +58,18 @@ def test_the_smallest_leave_and_as_many_enter_at_zero() -> None:
     assert after.params["w"][1].tolist() == [0.0] * 4
 
 
+@pytest.mark.parametrize(("alpha", "entered"), [(0.5, 2), (0.75, 2), (1.0, 2)])
+def test_nothing_leaves_and_enters_at_once(alpha: float, entered: int) -> None:
+    """Of eight weights six are in the mask: at most two can be replaced, however large α is."""
+    method = Sprout(sparsity=Sparsity(0.25, "uniform"), sprout=Sprouting(every=1, alpha=alpha, until=10**6))
+    params = {"w": torch.tensor([[8.0, -7.0, 6.0, 5.0], [0.4, 0.3, 0.2, 0.1]])}
+    state = method.init(InitialModel(params, (Layer("w", (2, 4)),)), seed=3)
+    after = round_of(method, state)
+    assert int((after.masks["w"] & ~state.masks["w"]).sum()) == entered
+    assert after.params["w"][after.masks["w"] & ~state.masks["w"]].eq(0).all()
+    assert after.masks["w"][0].all()  # the two that have left are the smallest
+
+
 @given(
     level=st.floats(0.3, 0.95),
     first=st.floats(0.2, 1.0) | st.just(1.0) | st.floats(1.0, 1.4),
@@ -77,8 +89,9 @@ def test_every_layer_keeps_exactly_its_budget(
     method.check()
     state = method.init(model(), seed=1)
     for _ in range(begin + length + 2 * every):
-        state = round_of(method, state)
+        before, state = state, round_of(method, state)
         assert count_active(state.masks) == dict(state.budgets)
+        assert all(state.params[name][mask & ~before.masks[name]].eq(0).all() for name, mask in state.masks.items())
         assert all(state.params[name][~mask].eq(0).all() for name, mask in state.masks.items())
         assert all(state.extra[f"movement/{n}"][~m].eq(0).all() for n, m in state.masks.items() if options.watches)
     assert dict(state.budgets) == Sparsity(level).budgets(model().layers)

@@ -66,7 +66,7 @@ class RunConfig:
     averaged: float = option(
         0.0,
         "what is tested and exported is a moving average of the model, of which this share stays each round; training "
-        "goes on from the last model; 0: the last model itself",
+        "goes on from the last model, and clients' own models are not averaged; 0: the last model itself",
         at_least=0,
         below=1,
     )

@@ -41,8 +41,11 @@ class Examiner:
         if not self.federation.client_tests:
             return []
         own = [(c, self.method.personal(state, kept)) for c, kept in sorted(clients.items())]
-        whole = Exam(result_of(state), state.buffers)
-        return [whole, *(Exam(model, state.buffers, self._images(c)) for c, model in own if model is not None)]
+        whole = result_of(state)
+        return [
+            Exam(whole.params, whole.buffers),
+            *(Exam(model, state.buffers, self._images(c)) for c, model in own if model is not None),
+        ]
 
     def scores(self, results: Sequence[Evaluation], clients: Mapping[int, ClientState]) -> Scores:
         """What the results of `exams` amount to."""

@@ -61,7 +61,8 @@ def run(
     one, module = open_run(config, federation, model, directory, resume)
     with closing(make_engine(config.engine, module, federation.dataset)) as engine:
         finished = play([one], engine, watcher or Lines())
-    load_weights(module, result_of(one.state), one.state.buffers)
+    found = result_of(one.state)
+    load_weights(module, found.params, found.buffers)
     path = directory.path if directory is not None else None
     return Result(config, one.rows, one.summary(), module.eval(), one.state.masks, path, finished)
 

@@ -67,11 +67,12 @@ def trained_in(path: Path, client: int | None = None) -> Trained:
     saved = directory.load(identity)
     assert saved is not None
     state = saved.state
-    params, masks = (result_of(state), state.masks) if client is None else _own(config, saved, client)
+    whole = result_of(state)
+    params, masks = (whole.params, whole.masks) if client is None else _own(config, saved, client)
     return Trained(
         config=config,
         params=params,
-        buffers=state.buffers,
+        buffers=whole.buffers if client is None else state.buffers,
         masks=masks,
         round=state.round - 1,
         rows=directory.rows(state.round - 1),

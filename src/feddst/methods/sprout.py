@@ -107,16 +107,19 @@ class Sprout(RandomMask):
         return masked(super().forget(extra, masks), {_PREFIX + name: mask for name, mask in masks.items()})
 
     def moved(self, state: ServerState, budgets: Mapping[str, int], r: int) -> dict[str, Tensor]:
-        """The masks after a change: what matters least has left, what was missing has grown."""
+        """The masks after a change: what matters least has left, what was missing has grown; nothing does both."""
         draws, share = generator(state.seed, "sprout", r), self.sprout.share(r)
         active = count_active(state.masks)
         found: dict[str, Tensor] = {}
         for name in sorted(state.masks):
             mask, movement = state.masks[name], state.extra.get(_PREFIX + name)
-            lost = max(active[name] - budgets[name], 0) + round(share * min(active[name], budgets[name]))
-            kept = drop_smallest(self.importance(state.params[name], movement)[None], mask[None], lost)
-            missing = budgets[name] - (active[name] - min(lost, active[name]))
-            found[name] = grow_largest(self.scores(mask, movement, draws)[None], kept, missing)[0]
+            fewer, more = sorted((active[name], budgets[name]))
+            replaced = min(round(share * fewer), mask.numel() - more)
+            lost = active[name] - fewer + replaced
+            kept = drop_smallest(self.importance(state.params[name], movement)[None], mask[None], lost)[0]
+            missing = budgets[name] - fewer + replaced
+            grown = grow_largest(self.scores(mask, movement, draws)[None], mask[None], missing)[0]
+            found[name] = grown & (kept | ~mask)
         return found
 
     def importance(self, theta: Tensor, movement: Tensor | None) -> Tensor:

@@ -232,7 +232,8 @@ class _Minutes:
 
 def arrays_of(run: Run) -> ArrayRecord:
     """The global model, as Flower has it: a state dict."""
-    return ArrayRecord({**result_of(run.state), **run.state.buffers})
+    found = result_of(run.state)
+    return ArrayRecord({**found.params, **found.buffers})
 
 
 def metrics_of(row: Row) -> MetricRecord:
