@@ -17,6 +17,7 @@ from feddst.methods.fedopt import (
     FedDSTYogi,
     FedYogi,
     RandomMaskAdam,
+    SproutAdam,
 )
 from feddst.methods.fedprox import FedProx
 from feddst.methods.lgfedavg import LGFedAvg, SharedLayers
@@ -55,6 +56,7 @@ METHODS: dict[str, type[Method]] = {
         FedDSTAdam,
         FedDSTYogi,
         Sprout,
+        SproutAdam,
         LotteryFL,
         LGFedAvg,
         SignSGD,
@@ -129,6 +131,7 @@ __all__ = [
     "SharedLayers",
     "SignSGD",
     "Sprout",
+    "SproutAdam",
     "Sprouting",
     "Votes",
     "register",

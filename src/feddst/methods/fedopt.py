@@ -17,6 +17,7 @@ from feddst.methods.base import Card
 from feddst.methods.fedavg import FedAvgM
 from feddst.methods.feddst import FedDST
 from feddst.methods.randommask import RandomMask
+from feddst.methods.sprout import Sprout
 from feddst.options import option
 from feddst.protocol import InitialModel, Masks, ServerState, SparseSum, Tensors
 
@@ -62,7 +63,8 @@ class FedOpt(FedAvgM):
 
     def forget(self, extra: Tensors, masks: Masks) -> Tensors:
         fresh = {"m": 0.0, "v": self.adaptive.tau**2}
-        return {key: _restarted(key, value, masks, fresh) for key, value in extra.items()}
+        rest = super().forget(extra, masks)
+        return {key: _restarted(key, value, masks, fresh) for key, value in rest.items()}
 
 
 def _restarted(key: str, value: Tensor, masks: Masks, fresh: Mapping[str, float]) -> Tensor:
@@ -141,3 +143,12 @@ class RandomMaskAdam(FedAdam, RandomMask):
     name: ClassVar[str] = "randommask+fedadam"
     summary: ClassVar[str] = "RandomMask with Adam on the server"
     card: ClassVar[Card] = replace(RandomMask.card, paper="both")
+
+
+@dataclass(frozen=True)
+class SproutAdam(FedAdam, Sprout):
+    """Sprout whose server steps with Adam before it moves the mask."""
+
+    name: ClassVar[str] = "sprout+fedadam"
+    summary: ClassVar[str] = "Sprout with Adam on the server"
+    card: ClassVar[Card] = replace(Sprout.card, paper="both")

@@ -10,7 +10,7 @@ factor each round.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -46,6 +46,9 @@ class Sprouting:
     where: Literal["random", "movement"] = option(
         "random", "where weights grow: anywhere, or likelier between units whose weights have moved much"
     )
+    layers: Literal["fixed", "movement"] = option(
+        "fixed", "how many weights a layer has: as at first, or ever more where weights move much and are few"
+    )
     first: float = option(1.0, "density at first, as a multiple of that of sparsity.level", above=0)
     begin: int = option(50, "the round from which on density changes to that of sparsity.level", at_least=1)
     end: int = option(400, "the round from which on it is that", at_least=1)
@@ -67,7 +70,7 @@ class Sprouting:
     @property
     def watches(self) -> bool:
         """Whether it matters how much weights have moved."""
-        return self.drop != "magnitude" or self.where == "movement"
+        return self.drop != "magnitude" or "movement" in (self.where, self.layers)
 
 
 @dataclass(frozen=True)
@@ -95,13 +98,27 @@ class Sprout(RandomMask):
     def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:
         after = super().aggregate(state, total)
         if self.sprout.watches:
-            after = replace(after, extra={**after.extra, **_movement(state, after)})
+            after = replace(after, extra={**after.extra, **_movement(state, total)})
         if not self.sprout.due(state.round):
             return after
-        budgets = state.budgets if self.sprout.first == 1 else self.budgets(_layers(state), state.round)
+        budgets = self.next_budgets(after, state.round)
         masks = self.moved(after, budgets, state.round)
         params, extra = masked(after.params, masks), self.forget(after.extra, masks)
         return replace(after, params=params, masks=masks, budgets=budgets, extra=extra)
+
+    def next_budgets(self, state: ServerState, r: int) -> Mapping[str, int]:
+        """How many weights each layer shall have after round r's change."""
+        planned = state.budgets if self.sprout.first == 1 else self.budgets(_layers(state), r)
+        if self.sprout.layers == "fixed":
+            return planned
+        whole = sum(planned.values())
+        kept = {name: count - round(self.sprout.share(r) * count) for name, count in state.budgets.items()}
+        scale = min(1.0, whole / sum(kept.values()))
+        kept = {name: math.floor(scale * count) for name, count in kept.items()}
+        rooms = [state.masks[name].numel() - count for name, count in kept.items()]
+        wants = [root_mean(state.extra[_PREFIX + name], state.masks[name]) for name in kept]
+        dealt = deal(whole - sum(kept.values()), wants, rooms)
+        return {name: count + more for (name, count), more in zip(kept.items(), dealt, strict=True)}
 
     def forget(self, extra: Tensors, masks: Mapping[str, Tensor]) -> Tensors:
         return masked(super().forget(extra, masks), {_PREFIX + name: mask for name, mask in masks.items()})
@@ -147,6 +164,34 @@ class Sprout(RandomMask):
             raise OptionError(f"sprout.end must be at least sprout.begin ({sprout.begin}), got {sprout.end}")
 
 
+def root_mean(movement: Tensor, mask: Tensor) -> float:
+    """How much a weight of a layer has moved: the root of its mean square."""
+    return math.sqrt(float((movement.double() * mask).sum() / mask.sum().clamp_min(1)))
+
+
+def deal(count: int, wants: Sequence[float], rooms: Sequence[int]) -> list[int]:
+    """Deals out `count` in proportion to `wants`, to nobody more than there is room for; what is over goes to others.
+
+    Fractions go to those who are closest to one more; who wants nothing gets something only when all others are full.
+    """
+    least = 1e-9 * max(wants) or 1.0
+    wants = [max(want, least) for want in wants]
+    full: set[int] = set()
+    while True:
+        rest = [i for i in range(len(rooms)) if i not in full]
+        level = (count - sum(rooms[i] for i in full)) / max(sum(wants[i] for i in rest), least)
+        over = [i for i in rest if level * wants[i] > rooms[i]]
+        if not over:
+            break
+        full.update(over)
+    exact = [float(rooms[i]) if i in full else level * wants[i] for i in range(len(rooms))]
+    dealt = [math.floor(part) for part in exact]
+    closest = sorted(range(len(rooms)), key=lambda i: dealt[i] - exact[i])
+    for i in [i for i in closest if dealt[i] < rooms[i]][: count - sum(dealt)]:
+        dealt[i] += 1
+    return dealt
+
+
 def expected_movement(movement: Tensor, mask: Tensor) -> Tensor:
     """How much each weight [out, in, …] may be expected to move, from those at the same output and the same input.
 
@@ -168,11 +213,11 @@ def _layers(state: ServerState) -> tuple[Layer, ...]:
     return tuple(Layer(name, tuple(mask.shape), biases_beside(state.params, name)) for name, mask in masks)
 
 
-def _movement(before: ServerState, after: ServerState) -> Tensors:
-    """The squares of what each weight has moved by, those of past rounds counting ever less."""
-    found: dict[str, Tensor] = {}
+def _movement(before: ServerState, total: SparseSum) -> Tensors:
+    """The squares of what clients have moved each weight by, those of past rounds counting ever less."""
+    mean, found = total.mean(otherwise=before.params), {}
     for name in before.masks:
-        step = (after.params[name] - before.params[name]).square()
+        step = (mean[name] - before.params[name]).square()
         past = before.extra.get(_PREFIX + name)
         found[_PREFIX + name] = step if past is None else MEMORY * past + step
     return found

@@ -2,7 +2,8 @@
 
 `uniform` gives every layer the same density. `er` and `erk` (Mocanu et al. 2018; Evci et al. 2020, RigL) give
 a layer density ε·(sum of its dimensions)/(product of them), over channels alone or with the kernel's
-dimensions, and solve ε for the whole. `erk-published` is what the FedDST authors' code does under the name
+dimensions, and solve ε for the whole. `even` gives every layer equally many weights, as far as it has them: small
+layers, whose weights are used most, are dense. `erk-published` is what the FedDST authors' code does under the name
 ERK: it scales each layer's *sparsity* instead, and counts biases.
 """
 
@@ -15,7 +16,7 @@ from feddst.errors import ModelError
 from feddst.options import option
 from feddst.protocol.model import Layer
 
-Distribution = Literal["uniform", "er", "erk", "erk-published"]
+Distribution = Literal["uniform", "er", "erk", "even", "erk-published"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,10 @@ def erk(layers: Sequence[Layer], sparsity: float) -> list[int]:
     return _whole(_solve([_kernel_score(layer) for layer in layers], layers, sparsity), layers, sparsity)
 
 
+def even(layers: Sequence[Layer], sparsity: float) -> list[int]:
+    return _whole(_solve([1 / layer.size for layer in layers], layers, sparsity), layers, sparsity)
+
+
 def erk_published(layers: Sequence[Layer], sparsity: float) -> list[int]:
     sizes = [layer.size + layer.biases for layer in layers]
     raw = [max(0.0, 1 - _kernel_score(layer)) for layer in layers]
@@ -59,6 +64,7 @@ _DISTRIBUTIONS: dict[Distribution, Callable[[Sequence[Layer], float], list[int]]
     "uniform": uniform,
     "er": er,
     "erk": erk,
+    "even": even,
     "erk-published": erk_published,
 }
 
