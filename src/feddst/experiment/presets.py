@@ -338,11 +338,16 @@ def _thrifty() -> Iterator[Preset]:
         "CIFAR-10 with a hundredth of the paper's upload",
         "run",
         {
-            "method": "randommask",
+            "method": "sprout+fedadam",
             "data.dataset": "cifar10",
             **_PATHOLOGICAL,
             "data.copies": 5,
             "sparsity.level": 0.95,
+            "sparsity.distribution": "even",
+            "sprout.alpha": 0.0,  # nothing is replaced: the network grows, from S = 0.98
+            "sprout.first": 0.4,
+            "sprout.begin": 600,
+            "sprout.end": 2000,
             "local.epochs": 3,  # over five versions of each image: as many steps as usual
             **few,
             "cap_gib": 0.16,
