@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import feddst
 from feddst.data import Dataset
 from feddst.errors import OptionError
-from feddst.methods import Sprout, Sprouting
-from feddst.methods.sprout import expected_movement
+from feddst.methods import Sprout, SproutAdam, Sprouting
+from feddst.methods.sprout import deal, expected_movement
 from feddst.protocol import InitialModel, Layer, ServerState, SparseSum, Update, count_active
 from feddst.sparsity import Sparsity
 
@@ -79,12 +79,13 @@ def test_nothing_leaves_and_enters_at_once(alpha: float, entered: int) -> None:
     alpha=st.floats(0, 1),
     drop=st.sampled_from(["magnitude", "movement", "product"]),
     where=st.sampled_from(["random", "movement"]),
+    layers=st.sampled_from(["fixed", "movement"]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_every_layer_keeps_exactly_its_budget(
-    level: float, first: float, begin: int, length: int, every: int, alpha: float, drop: str, where: str
+    level: float, first: float, begin: int, length: int, every: int, alpha: float, drop: str, where: str, layers: str
 ) -> None:
-    options = Sprouting(every, alpha, 12, drop, where, first, begin, begin + length)  # type: ignore[arg-type]
+    options = Sprouting(every, alpha, 12, drop, where, layers, first, begin, begin + length)  # type: ignore[arg-type]
     method = Sprout(sparsity=Sparsity(level), sprout=options)
     method.check()
     state = method.init(model(), seed=1)
@@ -94,7 +95,59 @@ def test_every_layer_keeps_exactly_its_budget(
         assert all(state.params[name][mask & ~before.masks[name]].eq(0).all() for name, mask in state.masks.items())
         assert all(state.params[name][~mask].eq(0).all() for name, mask in state.masks.items())
         assert all(state.extra[f"movement/{n}"][~m].eq(0).all() for n, m in state.masks.items() if options.watches)
-    assert dict(state.budgets) == Sparsity(level).budgets(model().layers)
+    planned = Sparsity(level).budgets(model().layers)
+    assert sum(state.budgets.values()) == sum(planned.values())
+    assert layers == "movement" or dict(state.budgets) == planned
+
+
+def test_weights_go_to_layers_where_weights_move() -> None:
+    """Both layers have lost one of two weights; what one has moved twice as far as the other, both are dealt to it."""
+    method = Sprout(
+        sparsity=Sparsity(0.5, "uniform"), sprout=Sprouting(every=1, alpha=0.5, until=10**6, layers="movement")
+    )
+    params = {"a": torch.tensor([[9.0, 8.0], [0.1, 0.2]]), "b": torch.tensor([[9.0, 8.0], [0.1, 0.2]])}
+    state = method.init(InitialModel(params, (Layer("a", (2, 2)), Layer("b", (2, 2)))), seed=0)
+    total = SparseSum(state.masks)
+    total.add(Update(0, 1, 1, {"a": torch.tensor([9.8, 8.0]), "b": torch.tensor([9.0, 7.9])}))
+    after = method.aggregate(state, total)
+    assert after.budgets == {"a": 3, "b": 1}
+    assert count_active(after.masks) == after.budgets
+    assert after.masks["a"].tolist() == [[True, False], [True, True]]  # 8 has left, and may not come back at once
+    assert after.masks["b"].tolist() == [[True, False], [False, False]]
+
+
+@pytest.mark.parametrize(
+    ("count", "wants", "rooms", "dealt"),
+    [
+        (10, [1.0, 4.0], [99, 99], [2, 8]),
+        (10, [1.0, 4.0], [99, 5], [5, 5]),  # what is over goes to the other
+        (10, [1.0, 1.0, 1.0], [99, 99, 99], [4, 3, 3]),
+        (3, [0.0, 0.0], [1, 2], [1, 2]),
+        (4, [5.0, 0.0], [3, 9], [3, 1]),
+        (0, [1.0, 2.0], [3, 3], [0, 0]),
+    ],
+)
+def test_dealing(count: int, wants: list[float], rooms: list[int], dealt: list[int]) -> None:
+    assert deal(count, wants, rooms) == dealt
+
+
+@given(st.lists(st.tuples(st.floats(0, 1e6), st.integers(0, 50)), min_size=1, max_size=6), st.floats(0, 1))
+def test_all_is_dealt_and_nobody_gets_more_than_there_is_room_for(parts: list[tuple[float, int]], share: float) -> None:
+    wants, rooms = [want for want, _ in parts], [room for _, room in parts]
+    count = round(share * sum(rooms))
+    dealt = deal(count, wants, rooms)
+    assert sum(dealt) == count
+    assert all(0 <= got <= room for got, room in zip(dealt, rooms, strict=True))
+
+
+def test_adam_forgets_what_has_left_and_movement_too() -> None:
+    method = SproutAdam(sparsity=Sparsity(0.5), sprout=Sprouting(every=1, alpha=0.5, drop="movement"))
+    state = round_of(method, round_of(method, method.init(model(), seed=0)))
+    for name, mask in state.masks.items():
+        assert state.extra[f"m/{name}"][~mask].eq(0).all()
+        assert state.extra[f"movement/{name}"][~mask].eq(0).all()
+        assert state.extra[f"movement/{name}"][mask].gt(0).any()
+    assert count_active(state.masks) == dict(state.budgets)
 
 
 @pytest.mark.parametrize("first", [1.0, 0.5])

@@ -46,6 +46,22 @@ def test_er_counts_channels_only() -> None:
     assert list(Sparsity(0.9, "er").budgets(MNIST[:2]).values()) == [141, 384]
 
 
+@pytest.mark.parametrize(
+    ("layers", "level", "kept"),
+    [
+        # 13,088 weights: 250 and 500 are all that two layers have, 12,338 are left for two. 5,000 are dense.
+        (MNIST, 0.95, [250, 5000, 7338, 500]),
+        (MNIST, 0.98, [250, 2243, 2242, 500]),  # 5,235 − 750 = 4,485 for two, of which the largest takes what is left
+        (CIFAR10, 0.95, [450, 2400, 25319, 10080, 840]),  # 39,089 in all
+        (CIFAR10, 0.98, [450, 2400, 5972, 5973, 840]),  # 15,635 − 3,690 = 11,945 for two
+    ],
+)
+def test_every_layer_gets_as_many_as_others_if_it_has_them(
+    layers: tuple[Layer, ...], level: float, kept: list[int]
+) -> None:
+    assert list(Sparsity(level, "even").budgets(layers).values()) == kept
+
+
 def test_the_largest_layer_absorbs_what_rounding_leaves() -> None:
     layers = [Layer("a", (3, 1)), Layer("b", (3, 1)), Layer("c", (9, 1))]
     # Half of 15 weights: round(7.5) = 8 in all. Alone, the layers round 1.5, 1.5 and 4.5 to 2, 2 and 4, half to even.
@@ -62,7 +78,7 @@ def test_layers_too_small_for_the_published_erk_are_refused() -> None:
 shapes = st.lists(st.lists(st.integers(1, 12), min_size=2, max_size=4).map(tuple), min_size=1, max_size=5)
 
 
-@given(shapes, st.floats(0, 0.99), st.sampled_from(["uniform", "er", "erk"]))
+@given(shapes, st.floats(0, 0.99), st.sampled_from(["uniform", "er", "erk", "even"]))
 def test_budgets_meet_the_total_exactly(dims: list[tuple[int, ...]], level: float, distribution: Distribution) -> None:
     layers = [Layer(str(i), shape) for i, shape in enumerate(dims)]
     try:

@@ -174,17 +174,17 @@ def deal(count: int, wants: Sequence[float], rooms: Sequence[int]) -> list[int]:
 
     Fractions go to those who are closest to one more; who wants nothing gets something only when all others are full.
     """
-    least = 1e-9 * max(wants) or 1.0
-    wants = [max(want, least) for want in wants]
+    most = max(wants)
+    parts = [max(want / most, 1e-9) if most else 1.0 for want in wants]
     full: set[int] = set()
     while True:
         rest = [i for i in range(len(rooms)) if i not in full]
-        level = (count - sum(rooms[i] for i in full)) / max(sum(wants[i] for i in rest), least)
-        over = [i for i in rest if level * wants[i] > rooms[i]]
+        level = (count - sum(rooms[i] for i in full)) / (sum(parts[i] for i in rest) or 1.0)
+        over = [i for i in rest if level * parts[i] > rooms[i]]
         if not over:
             break
         full.update(over)
-    exact = [float(rooms[i]) if i in full else level * wants[i] for i in range(len(rooms))]
+    exact = [float(rooms[i]) if i in full else level * parts[i] for i in range(len(rooms))]
     dealt = [math.floor(part) for part in exact]
     closest = sorted(range(len(rooms)), key=lambda i: dealt[i] - exact[i])
     for i in [i for i in closest if dealt[i] < rooms[i]][: count - sum(dealt)]:

@@ -7,7 +7,7 @@ import pytest
 from feddst.experiment.reproduce import StudyConfig
 
 STUDIES = sorted((Path(__file__).parents[3] / "studies").glob("*.toml"))
-CONFIRMING = {"thrifty-mnist", "thrifty-cifar10"}
+CONFIRMING = {"thrifty-mnist", "thrifty-cifar10", "sprout-mnist", "sprout-cifar10"}
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
