@@ -1,12 +1,14 @@
-"""Sprout, this package's own: RandomMask whose server moves the mask, which costs no upload at all.
+"""Sprout, this package's own: RandomMask whose server grows and moves the mask, which costs no upload at all.
 
-Every ΔR rounds each layer loses the share α_r of its weights and grows as many elsewhere, at zero; clients train within
-the mask that they receive, and send none. Which weights leave and where others grow follows from what the server has
-anyway: how large weights are, and how much the rounds before have moved them. Where a unit's weights move, those that
-it lacks would move too: the gradient of a weight is the product of what comes in at one end and back at the other.
+The network may begin with fewer weights than it ends with, or with more: its density then changes by the same factor
+each round. Bytes buy more rounds of a small network, and rounds are what accuracy comes with: this is what pays, with
+equally many weights in each layer.
 
-The network may also begin with fewer weights than it ends with, or with more: its density then changes by the same
-factor each round.
+Every ΔR rounds each layer may also lose the share α_r of its weights and grow as many elsewhere, at zero; clients train
+within the mask that they receive, and send none. Which weights leave and where others grow follows from what the server
+has anyway: how large weights are, and how much the rounds before have moved them. Where a unit's weights move, those
+that it lacks would move too: the gradient of a weight is the product of what comes in at one end and back at the other.
+And layers whose weights move much may be dealt more of them, at the expense of others.
 """
 
 import math
@@ -78,7 +80,7 @@ class Sprout(RandomMask):
     """RandomMask that replaces weights, and may begin sparser or denser, all of it on the server."""
 
     name: ClassVar[str] = "sprout"
-    summary: ClassVar[str] = "a sparse network whose mask the server moves alone, so that clients upload no masks"
+    summary: ClassVar[str] = "a sparse network that the server alone grows or moves, so that clients upload no masks"
     card: ClassVar[Card] = Card(
         "this package", "active weights", "active weights; the mask when it has changed", "32(1−S)n"
     )
