@@ -15,12 +15,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from feddst.experiment.reproduce import Record, load_record
 from feddst.experiment.reproduce.paired import paired_difference
 from feddst.experiment.reproduce.paper import PAPER
 from feddst.experiment.reproduce.record import RecordedRow
 from feddst.experiment.reproduce.table import cell
+from feddst.models import ModelConfig, network, prunable_layers
+from feddst.models.flops import multiply_adds
+from feddst.sparsity import Sparsity
 
 ROOT = Path(__file__).parents[1]
 README, RESULTS = "README.md", "docs/results.md"
@@ -571,6 +575,118 @@ def thrift_in_short() -> Iterator[str]:
     yield f"the {reported:.2f} % on MNIST for which the paper's FedDST uploads 4 GiB take {mib:.1f} MiB"
 
 
+# What was tried.
+
+RESEARCH = "docs/research.md"
+NETWORKS = {
+    "MNIST": (ModelConfig(name="mnist-cnn"), (1, 28, 28)),
+    "CIFAR-10": (ModelConfig(name="cifar10-cnn"), (3, 32, 32)),
+}
+
+
+def compared(name: str, against: str) -> Iterator[str]:
+    """The rows that a study sets against another, each with its differences."""
+    source = record(name)
+    for one, other in source.compared:
+        if other == against:
+            yield line(row_of(source, one).title, *(difference(name, one, other, cap) for cap in source.caps))
+
+
+def headed(name: str, words: str) -> str:
+    return " ".join(line(words, *(f"{cap:g} GiB" for cap in record(name).caps)).split())
+
+
+@on(RESEARCH)
+def masks_that_move() -> Iterator[str]:
+    yield headed("masks-cifar10", "minus RandomMask")
+    yield from compared("masks-cifar10", "static")
+    best = [difference("masks-cifar10", "rare-much", "static", cap).split()[0] for cap in record("masks-cifar10").caps]
+    assert [gain[0] for gain in best] == ["−", "−", "+"]
+    yield f"The largest gain, {best[-1]} with α = 0.3 every 100 rounds, is a loss at the two smaller caps."
+    uniform, static = (row_of(record("masks-cifar10"), row).best(0.02) for row in ("uniform", "static"))
+    assert 0.55 < np.mean(list(uniform.values())) / np.mean(list(static.values())) < 0.7
+    yield "It loses more than a third of the accuracy"
+
+
+@on(RESEARCH)
+def where_weights_belong() -> Iterator[str]:
+    yield headed("layers-cifar10", "minus the static mask of ERK")
+    for against in ("erk", "even", "adam", "adam5", "adam5-even"):
+        yield from compared("layers-cifar10", against)
+    yield headed("layers-80-cifar10", "minus the static mask of ERK, S = 0.8")
+    yield from compared("layers-80-cifar10", "erk")
+
+
+@on(RESEARCH)
+def networks_that_grow() -> Iterator[str]:
+    for name in ("growth-mnist", "growth-cifar10"):
+        source = record(name)
+        yield headed(name, "")
+        for row in source.rows:
+            yield line(row.title, *found(name, row.name))
+        yield headed(name, "minus the static mask of ERK")
+        for level in (80, 90, 95):
+            yield from compared(name, f"erk-{level}")
+            for cap in source.caps:
+                assert "−" not in difference(name, f"grow-{level}", f"erk-{level}", cap)
+    yield headed("pace-cifar10", "")
+    for row in record("pace-cifar10").rows:
+        yield line(row.title, *found("pace-cifar10", row.name))
+
+
+def after(name: str, row: str, rounds: int) -> tuple[float, float]:
+    """The best accuracy [%] within so many rounds, and what has been uploaded by then [MiB], means over seeds."""
+    runs = [[point for point in run.rows if point.round <= rounds] for run in row_of(record(name), row).runs]
+    assert all(points[-1].round == rounds for points in runs)
+    best = np.mean([max(100 * point.accuracy for point in points) for points in runs])
+    return float(best), float(np.mean([points[-1].upload_bytes for points in runs]) / 2**20)
+
+
+@on(RESEARCH)
+def rounds_are_what_counts() -> Iterator[str]:
+    source = record("growth-cifar10")
+    best, sent = zip(*(after("growth-cifar10", row.name, 480) for row in source.rows), strict=True)
+    yield f"After 480 rounds the nine rows on CIFAR-10 lie between {min(best):.1f} and {max(best):.1f} %, "
+    yield f"and have uploaded between {min(sent):.1f} and {max(sent):.1f} MiB"
+    kinds = {
+        kind: [f"{after('growth-mnist', f'{kind}-{level}', 180)[0]:.1f}" for level in (80, 90, 95)]
+        for kind in ("erk", "even")
+    }
+    yield "On MNIST, after 180 rounds at S = 0.8, 0.9 and 0.95, equal shares have "
+    yield "equal shares have {}, {} and {} %, ERK {}, {} and {} %".format(*kinds["even"], *kinds["erk"])
+    reported = PAPER["table2"]["feddst"][-1].mean
+    needed = [reaching("growth-cifar10", row, reported) for row in ("grow-95", "erk-95")]
+    yield f"The {reported:.2f} % of the paper's FedDST at 16 GiB take {needed[0]:.1f} MiB here "
+    yield f"with Sprout at S = 0.95, and {needed[1]:.1f} MiB with RandomMask"
+
+
+@on(RESEARCH)
+def what_it_costs_to_compute() -> Iterator[str]:
+    record("growth-mnist")
+    for data, (config, shape) in NETWORKS.items():
+        module = network(config, shape, 10)
+        layers, counts = prunable_layers(module), multiply_adds(module, torch.zeros(1, *shape))
+        for spread, words in (("erk", "ERK"), ("even", "equally many")):
+            shares = []
+            for level in (0.8, 0.9, 0.95, 0.98):
+                budgets = Sparsity(level, spread).budgets(layers)  # type: ignore[arg-type]
+                work = sum(counts[layer.name] * budgets[layer.name] / layer.size for layer in layers)
+                shares.append(f"{100 * work / sum(counts.values()):.0f} %")
+            yield line(f"{data}, {words}", *shares)
+        if data == "MNIST":
+            budgets = Sparsity(0.95).budgets(layers)
+            kept = budgets["conv2.weight"]
+            yield f"leaves the second convolution of the MNIST network {kept} of its 5,000 weights at S = 0.95"
+            share = 100 * budgets["fc1.weight"] / sum(budgets.values())
+            yield f"and {share:.1f} % of all weights go to one linear layer"
+
+
+@on(RESEARCH)
+def the_pieces_of_thrift() -> Iterator[str]:
+    yield headed("pieces-cifar10", "minus the whole")
+    yield from compared("pieces-cifar10", "thrifty")
+
+
 # That pages say it, and nothing else.
 
 FENCED = re.compile(r"^```[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -641,6 +757,7 @@ DEFINED: dict[str, set[str]] = {
     "docs/export.md": {"0.1307", "0.3081", "1,024", "10,000", "64 MiB"},
     "docs/how.md": {f"0.{digit}" for digit in "1245678"} | {"0.05", "0.56", "0.9", "32,730", "48 bytes", "52,350"},
     "docs/own.md": {"0.9"},
+    "docs/research.md": {"0.9", "0.95", "0.98", "95 %"},
     "docs/wire.md": {"0.25", "0.48", "0.5", "0.75", "1.5", "2.5", "1 %", "1 GB", "200 MB"}
     | {f"{count} bytes" for count in (1, 2, 8, 48, 128)},
 }
