@@ -578,6 +578,7 @@ def thrift_in_short() -> Iterator[str]:
 # What was tried.
 
 RESEARCH = "docs/research.md"
+FATES = ("entered", "newest_unmoved")
 NETWORKS = {
     "MNIST": (ModelConfig(name="mnist-cnn"), (1, 28, 28)),
     "CIFAR-10": (ModelConfig(name="cifar10-cnn"), (3, 32, 32)),
@@ -606,6 +607,29 @@ def masks_that_move() -> Iterator[str]:
     uniform, static = (row_of(record("masks-cifar10"), row).best(0.02) for row in ("uniform", "static"))
     assert 0.55 < np.mean(list(uniform.values())) / np.mean(list(static.values())) < 0.7
     yield "It loses more than a third of the accuracy"
+
+
+@on(RESEARCH)
+def the_life_of_masks() -> Iterator[str]:
+    rows = read("mask-life")["rows"]
+    leaves = {name: f"{100 * (1 - row['survival']['entered'][0]):.0f} %" for name, row in rows.items()}
+    still = {}
+    for name, row in rows.items():
+        layers = row["layers"].values()
+        entered, unmoved = (sum(sum(layer[what][: len(row["rounds"]) - 1]) for layer in layers) for what in FATES)
+        still[name] = f"{100 * unmoved / entered:.0f} %"
+    yield f"{leaves['sprout']} leaves again at the very next change; {still['sprout']} has not moved at all by then"
+    yield f"{still['rare']} has not moved, {leaves['rare']} leaves"
+    yield f"with updates in full float32 {leaves['float32']} leaves"
+    stays = rows["feddst"]["survival"]
+    yield f"{100 * stays['entered'][0]:.0f} % of that is still there after its next change"
+    yield f"in the end {100 * stays['original'][-1]:.0f} % of its mask is as it was at first"
+    moves = {name: layer["movement"] for name, layer in rows["sprout"]["layers"].items()}
+    yield f"a weight moves {moves['conv2.weight'] / moves['fc1.weight']:.1f} times as far in a round as in the first"
+    across = rows["across"]
+    small = [layer for name, layer in across["layers"].items() if name != "fc1.weight"]
+    full = [all(layer["active"][at] == layer["size"] for layer in small) for at in range(len(across["rounds"]))]
+    yield f"weights fill all layers but that one within {across['rounds'][full.index(True)]} rounds"
 
 
 @on(RESEARCH)

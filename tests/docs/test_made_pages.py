@@ -179,3 +179,13 @@ def test_the_picture_of_slow_links(tmp_path: Path) -> None:
 def test_the_picture_of_thrift(tmp_path: Path) -> None:
     script("draw_thrift").draw("mnist", tmp_path / "made.png")
     alike(tmp_path / "made.png", ROOT / "docs/thrift-mnist.png")
+
+
+def test_the_picture_of_growth(tmp_path: Path) -> None:
+    script("draw_growth").draw(tmp_path / "made.png")
+    alike(tmp_path / "made.png", ROOT / "docs/growth.png")
+
+
+def test_the_picture_of_the_life_of_masks(tmp_path: Path) -> None:
+    script("mask_life").draw(read("mask-life"), tmp_path / "made.png")
+    alike(tmp_path / "made.png", ROOT / "docs/mask-life.png")
