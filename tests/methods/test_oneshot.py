@@ -205,7 +205,7 @@ SHAPES = st.lists(st.lists(st.integers(1, 6), min_size=2, max_size=4).map(tuple)
 @given(
     SHAPES,
     st.floats(0.01, 0.99),
-    st.sampled_from(["uniform", "er", "erk", "even", "erk-published"]),
+    st.sampled_from(["uniform", "er", "erk", "root", "even", "erk-published"]),
     st.sampled_from(["global", "layer", "erk"]),
     st.sampled_from(["1-S", "S"]),
     st.sampled_from([SNIP, GraSP]),

@@ -62,6 +62,13 @@ def test_every_layer_gets_as_many_as_others_if_it_has_them(
     assert list(Sparsity(level, "even").budgets(layers).values()) == kept
 
 
+def test_a_layer_four_times_as_large_gets_twice_as_many() -> None:
+    layers = [Layer("a", (10, 10)), Layer("b", (20, 20)), Layer("c", (40, 40))]
+    assert Sparsity(0.9, "root").budgets(layers) == {"a": 30, "b": 60, "c": 120}
+    # Of half, 1,050, the smallest layer would get 150: it is full, and the others have 950, as 1 : 2.
+    assert Sparsity(0.5, "root").budgets(layers) == {"a": 100, "b": 317, "c": 633}
+
+
 def test_the_largest_layer_absorbs_what_rounding_leaves() -> None:
     layers = [Layer("a", (3, 1)), Layer("b", (3, 1)), Layer("c", (9, 1))]
     # Half of 15 weights: round(7.5) = 8 in all. Alone, the layers round 1.5, 1.5 and 4.5 to 2, 2 and 4, half to even.
@@ -78,7 +85,7 @@ def test_layers_too_small_for_the_published_erk_are_refused() -> None:
 shapes = st.lists(st.lists(st.integers(1, 12), min_size=2, max_size=4).map(tuple), min_size=1, max_size=5)
 
 
-@given(shapes, st.floats(0, 0.99), st.sampled_from(["uniform", "er", "erk", "even"]))
+@given(shapes, st.floats(0, 0.99), st.sampled_from(["uniform", "er", "erk", "root", "even"]))
 def test_budgets_meet_the_total_exactly(dims: list[tuple[int, ...]], level: float, distribution: Distribution) -> None:
     layers = [Layer(str(i), shape) for i, shape in enumerate(dims)]
     try:

@@ -2,8 +2,9 @@
 
 `uniform` gives every layer the same density. `er` and `erk` (Mocanu et al. 2018; Evci et al. 2020, RigL) give
 a layer density ε·(sum of its dimensions)/(product of them), over channels alone or with the kernel's
-dimensions, and solve ε for the whole. `even` gives every layer equally many weights, as far as it has them: small
-layers, whose weights are used most, are dense. `erk-published` is what the FedDST authors' code does under the name
+dimensions, and solve ε for the whole. `root` gives a layer weights in proportion to the square root of its size,
+`even` gives every layer equally many, as far as it has them: small layers, whose weights are used most, are denser, or
+dense. `erk-published` is what the FedDST authors' code does under the name
 ERK: it scales each layer's *sparsity* instead, and counts biases.
 """
 
@@ -16,7 +17,7 @@ from feddst.errors import ModelError
 from feddst.options import option
 from feddst.protocol.model import Layer
 
-Distribution = Literal["uniform", "er", "erk", "even", "erk-published"]
+Distribution = Literal["uniform", "er", "erk", "root", "even", "erk-published"]
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,10 @@ def erk(layers: Sequence[Layer], sparsity: float) -> list[int]:
     return _whole(_solve([_kernel_score(layer) for layer in layers], layers, sparsity), layers, sparsity)
 
 
+def root(layers: Sequence[Layer], sparsity: float) -> list[int]:
+    return _whole(_solve([layer.size**-0.5 for layer in layers], layers, sparsity), layers, sparsity)
+
+
 def even(layers: Sequence[Layer], sparsity: float) -> list[int]:
     return _whole(_solve([1 / layer.size for layer in layers], layers, sparsity), layers, sparsity)
 
@@ -64,6 +69,7 @@ _DISTRIBUTIONS: dict[Distribution, Callable[[Sequence[Layer], float], list[int]]
     "uniform": uniform,
     "er": er,
     "erk": erk,
+    "root": root,
     "even": even,
     "erk-published": erk_published,
 }
