@@ -87,7 +87,6 @@ def test_every_layer_keeps_exactly_its_budget(
 ) -> None:
     options = Sprouting(every, alpha, 12, drop, where, layers, first, begin, begin + length)  # type: ignore[arg-type]
     method = Sprout(sparsity=Sparsity(level), sprout=options)
-    method.check()
     state = method.init(model(), seed=1)
     for _ in range(begin + length + 2 * every):
         before, state = state, round_of(method, state)
@@ -114,6 +113,17 @@ def test_weights_go_to_layers_where_weights_move() -> None:
     assert count_active(after.masks) == after.budgets
     assert after.masks["a"].tolist() == [[True, False], [True, True]]  # 8 has left, and may not come back at once
     assert after.masks["b"].tolist() == [[True, False], [False, False]]
+
+
+def test_layers_may_give_up_all_but_one() -> None:
+    options = Sprouting(every=1, alpha=1.0, until=10**6, layers="movement")
+    method = Sprout(sparsity=Sparsity(0.9), sprout=options)
+    state = method.init(model(), seed=0)
+    for _ in range(3):
+        state = round_of(method, state)
+        assert count_active(state.masks) == dict(state.budgets)
+        assert min(state.budgets.values()) > 0
+        assert sum(state.budgets.values()) == sum(Sparsity(0.9).budgets(model().layers).values())
 
 
 @pytest.mark.parametrize(
@@ -143,8 +153,12 @@ def test_all_is_dealt_and_nobody_gets_more_than_there_is_room_for(parts: list[tu
 def test_adam_forgets_what_has_left_and_movement_too() -> None:
     method = SproutAdam(sparsity=Sparsity(0.5), sprout=Sprouting(every=1, alpha=0.5, drop="movement"))
     state = round_of(method, round_of(method, method.init(model(), seed=0)))
+    before, state = state, round_of(method, state)
     for name, mask in state.masks.items():
-        assert state.extra[f"m/{name}"][~mask].eq(0).all()
+        entered = mask & ~before.masks[name]
+        assert entered.any()
+        assert torch.allclose(state.extra[f"v/{name}"][entered | ~mask], torch.tensor(1e-6))
+        assert state.extra[f"m/{name}"][entered | ~mask].eq(0).all()
         assert state.extra[f"movement/{name}"][~mask].eq(0).all()
         assert state.extra[f"movement/{name}"][mask].gt(0).any()
     assert count_active(state.masks) == dict(state.budgets)
@@ -226,5 +240,11 @@ def test_clients_send_no_masks(digits: Dataset, kind: str) -> None:
 def test_options_that_contradict_each_other() -> None:
     with pytest.raises(OptionError, match=r"sprout.first must be at most 5, .* sparsity.level 0.8, got 6"):
         replace(Sprout(), sprout=Sprouting(first=6)).check()
+    replace(Sprout(), sprout=Sprouting(first=5)).check()
+    with pytest.raises(OptionError, match=r"sprout.layers movement has no effect: with sprout.alpha 0, .* replaced"):
+        replace(Sprout(), sprout=Sprouting(alpha=0, layers="movement")).check()
+    with pytest.raises(OptionError, match=r"sprout.drop movement has no effect: .* sprout.until 10 no weight"):
+        replace(Sprout(), sprout=Sprouting(until=10, drop="movement")).check()
+    replace(Sprout(), sprout=Sprouting(alpha=0, drop="movement", first=2)).check()
     with pytest.raises(OptionError, match=r"sprout.end must be at least sprout.begin \(50\), got 20"):
         replace(Sprout(), sprout=Sprouting(end=20)).check()

@@ -50,8 +50,8 @@ def _masses(before: ServerState, masks: Masks, kept: float) -> Tensors:
         return {}
     old: list[Tensor] = []
     for name, mask in masks.items():
-        first = before.masks.get(name, mask).to(torch.float32)
-        old.append(before.extra.get(_MASS + name, first))
+        known = before.extra.get(_MASS + name)
+        old.append(before.masks.get(name, mask).to(torch.float32) if known is None else known)
     new = torch._foreach_add(torch._foreach_mul(old, kept), 1 - kept)
     return masked(dict(zip(masks, new, strict=True)), masks)
 

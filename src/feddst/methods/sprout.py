@@ -49,7 +49,9 @@ class Sprouting:
         "random", "where weights grow: anywhere, or likelier between units whose weights have moved much"
     )
     layers: Literal["fixed", "movement"] = option(
-        "fixed", "how many weights a layer has: as at first, or ever more where weights move much and are few"
+        "fixed",
+        "how many weights a layer has: as sparsity.distribution gives it, or α_r of them are dealt out to layers "
+        "whose weights have moved much",
     )
     first: float = option(1.0, "density at first, as a multiple of that of sparsity.level", above=0)
     begin: int = option(50, "the round from which on density changes to that of sparsity.level", at_least=1)
@@ -68,6 +70,11 @@ class Sprouting:
         """Whether the mask may change after round r."""
         last = self.until if self.first == 1 else max(self.until, self.end + self.every)
         return r % self.every == 0 and r < last
+
+    @property
+    def replaces(self) -> bool:
+        """Whether weights are ever replaced."""
+        return self.alpha > 0 and self.until > self.every
 
     @property
     def watches(self) -> bool:
@@ -104,18 +111,21 @@ class Sprout(RandomMask):
         if not self.sprout.due(state.round):
             return after
         budgets = self.next_budgets(after, state.round)
+        if budgets == state.budgets and not self.sprout.share(state.round):
+            return after
         masks = self.moved(after, budgets, state.round)
-        params, extra = masked(after.params, masks), self.forget(after.extra, masks)
+        stayed = {name: mask & state.masks[name] for name, mask in masks.items()}  # what enters begins anew
+        params, extra = masked(after.params, masks), self.forget(after.extra, stayed)
         return replace(after, params=params, masks=masks, budgets=budgets, extra=extra)
 
     def next_budgets(self, state: ServerState, r: int) -> Mapping[str, int]:
-        """How many weights each layer shall have after round r's change."""
+        """How many weights each layer shall have after round r's change; none that has some is left without."""
         planned = state.budgets if self.sprout.first == 1 else self.budgets(_layers(state), r)
         if self.sprout.layers == "fixed":
             return planned
-        whole = sum(planned.values())
-        kept = {name: count - round(self.sprout.share(r) * count) for name, count in state.budgets.items()}
-        scale = min(1.0, whole / sum(kept.values()))
+        whole, share = sum(planned.values()), self.sprout.share(r)
+        kept = {name: max(count - round(share * count), min(count, 1)) for name, count in state.budgets.items()}
+        scale = min(1.0, whole / max(sum(kept.values()), 1))
         kept = {name: math.floor(scale * count) for name, count in kept.items()}
         rooms = [state.masks[name].numel() - count for name, count in kept.items()]
         wants = [root_mean(state.extra[_PREFIX + name], state.masks[name]) for name in kept]
@@ -157,11 +167,18 @@ class Sprout(RandomMask):
     def check(self) -> None:
         super().check()
         sprout, density = self.sprout, 1 - self.sparsity.level
-        if sprout.first * density > 1:
+        if sprout.first * density > 1 + 1e-9:
             raise OptionError(
                 f"sprout.first must be at most {1 / density:g}, which is dense at sparsity.level "
                 f"{self.sparsity.level:g}, got {sprout.first:g}"
             )
+        shrinks, changes = sprout.first > 1, sprout.first != 1
+        for name, usual, used in (("drop", "magnitude", shrinks), ("layers", "fixed", changes)):
+            if getattr(sprout, name) != usual and not used and not sprout.replaces:
+                raise OptionError(
+                    f"sprout.{name} {getattr(sprout, name)} has no effect: with sprout.alpha {sprout.alpha:g}, "
+                    f"sprout.every {sprout.every} and sprout.until {sprout.until} no weight is ever replaced"
+                )
         if sprout.end < sprout.begin:
             raise OptionError(f"sprout.end must be at least sprout.begin ({sprout.begin}), got {sprout.end}")
 
