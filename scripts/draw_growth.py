@@ -1,4 +1,4 @@
-"""Draws the studies of networks that grow twice: against rounds, where lines lie together, and against upload.
+"""Draws the studies of networks that grow twice: against rounds, where most lines lie close, and against upload.
 
     python scripts/draw_growth.py [FILE]
 
