@@ -343,7 +343,7 @@ def _thrifty() -> Iterator[Preset]:
             **_PATHOLOGICAL,
             "data.copies": 5,
             "sparsity.level": 0.95,
-            "sparsity.distribution": "even",
+            "sparsity.distribution": "root",
             "sprout.alpha": 0.0,  # nothing is replaced: the network grows, from S = 0.98
             "sprout.first": 0.4,
             "sprout.begin": 600,

@@ -1,11 +1,11 @@
 """How many weights each layer keeps, for a given sparsity of the whole network.
 
 `uniform` gives every layer the same density. `er` and `erk` (Mocanu et al. 2018; Evci et al. 2020, RigL) give a layer
-density ε·(sum of its dimensions)/(product of them), over channels alone or with the kernel's dimensions, and solve ε for
-the whole. `root` gives a layer weights in proportion to the square root of its size, `even` gives every layer equally
-many, as far as it has them: convolutions, which are small and whose weights are used much, are denser then, or dense.
-`erk-published` is what the FedDST authors' code does under the name ERK: it scales each layer's *sparsity* instead, and
-counts biases.
+density ε·(sum of its dimensions)/(product of them), over channels alone or with the kernel's dimensions, and solve ε
+for the whole. `root` gives a layer weights in proportion to the square root of its size, `even` gives every layer
+equally many, as far as it has them: convolutions, which are small and whose weights are used much, are denser then,
+or dense. `erk-published` is what the FedDST authors' code does under the name ERK: it scales each layer's *sparsity*
+instead, and counts biases.
 """
 
 import math
