@@ -13,7 +13,7 @@ from feddst.data import DataConfig, Dataset, Partition, split
 from feddst.data.partition import apportion, draw_classes, proportional_tests
 from feddst.errors import DataError, OptionError
 
-PROPERTY = settings(max_examples=60, deadline=None)
+PROPERTY = settings(max_examples=60)
 KINDS = ["classes", "shards", "dirichlet", "iid"]
 
 
@@ -108,7 +108,7 @@ def possible(slots: list[int], clients: int, each: int) -> bool:
     st.integers(1, 4),
     st.integers(0, 99),
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_classes_are_found_whenever_that_is_possible(slots: list[int], clients: int, each: int, seed: int) -> None:
     config = DataConfig(clients=clients, classes_per_client=each)
     rng = np.random.default_rng(seed)

@@ -190,7 +190,7 @@ def test_a_state_dict_that_would_unpack_to_more_than_it_holds_is_refused(tmp_pat
         feddst.load(tmp_path / "small.pt", model=nn.Linear(1, 2**18))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_damage_of_any_kind_raises_an_error_of_ours(tmp_path: Path, data: st.DataObject) -> None:
     content = {

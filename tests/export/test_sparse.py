@@ -48,7 +48,7 @@ def test_everything_comes_back() -> None:
         assert torch.equal(tensors[name], value)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data())
 def test_a_damaged_file_is_refused_or_the_same(data: st.DataObject) -> None:
     whole = bytearray(written(data.draw(st.sampled_from(["float32", "q4"]))))

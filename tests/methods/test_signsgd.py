@@ -63,7 +63,7 @@ def draw(job: Job) -> tuple[int, int, int]:
     return job.seed, job.broadcast.round, job.client
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.floats(-1, 1), st.sampled_from([0.01, 0.1, 3.0]))
 def test_a_vote_is_up_with_probability_b_plus_g_over_2b(share: float, bound: float) -> None:
     """The share of 20,000 votes has a standard deviation of at most 0.5/√20000: five of those are allowed."""

@@ -81,7 +81,7 @@ def test_nothing_leaves_and_enters_at_once(alpha: float, entered: int) -> None:
     where=st.sampled_from(["random", "movement"]),
     layers=st.sampled_from(["fixed", "movement"]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40)
 def test_every_layer_keeps_exactly_its_budget(
     level: float, first: float, begin: int, length: int, every: int, alpha: float, drop: str, where: str, layers: str
 ) -> None:

@@ -155,7 +155,7 @@ def test_an_update_without_parameters_leaves_nothing(state: ClientState) -> None
     assert remainder.written(state, remainder.left_out(sent, sent)) is state
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     codec=st.sampled_from(["q8", "q4", "q2", "top8", "top16", "top32"]),
     rounds=st.integers(1, 6),

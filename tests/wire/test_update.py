@@ -225,7 +225,7 @@ def test_an_update_that_changed_nothing_comes_back_unchanged_however_few_bits_it
 
 
 @pytest.mark.parametrize("codec", ["float32", "q2"])
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     level=st.sampled_from([0.5, 0.8, 0.95]),
     alpha=st.sampled_from([0.0, 0.001, 0.01, 0.05, 0.3, 0.5, 0.74, 0.8, 1.0]),

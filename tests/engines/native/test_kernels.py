@@ -403,13 +403,13 @@ def cases(draw: st.DrawFn, *, whole: bool = False) -> Case:
 
 
 @given(cases(), st.sampled_from([1.0, 1.0, 0.5, 200.0]))
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_chains_have_the_scores_and_gradients_that_torch_has(case: Case, temperature: float) -> None:
     check(case, temperature)
 
 
 @given(cases(whole=True))
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_ties_are_broken_as_torch_breaks_them(case: Case) -> None:
     check(case)
 
@@ -580,7 +580,7 @@ def steps_of_torch(
 
 
 @given(plans())
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 def test_training_is_sgd_with_momentum_decay_and_proximal_term_on_active_weights(plan: Plan) -> None:
     case, layers = plan.case, len(plan.case.biased)
     numbers = numbers_of(case, lambda oracle, numbers: steps_of_torch(oracle, numbers, plan))
@@ -615,7 +615,7 @@ def test_training_is_sgd_with_momentum_decay_and_proximal_term_on_active_weights
 
 
 @given(cases())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_packed_weights_are_the_active_ones_by_place_each_layer_followed_by_its_biases(case: Case) -> None:
     numbers = draw_numbers(case, np.random.default_rng(case.seed))
     native = Native.of(case, numbers, ISAS[0])
@@ -647,7 +647,7 @@ def test_steps_one_by_one_are_steps_in_one_call(isa: str, dense: bool) -> None:
 
 
 @given(cases(), cases(), st.data())
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_a_session_remembers_nothing_of_the_weights_it_had_before(case: Case, other: Case, data: st.DataObject) -> None:
     """Other masks, other modes and another number of images: bit for bit what a new session makes of them."""
     weighted = len(case.densities)
