@@ -1,10 +1,9 @@
 """The picture of thrift is drawn from records as they are, with rows that have nothing to show yet."""
 
-import runpy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -17,8 +16,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def script() -> SimpleNamespace:
-    return SimpleNamespace(**runpy.run_path(str(ROOT / "scripts/draw_thrift.py")))
+def script(script_named: Callable[[str], ModuleType]) -> ModuleType:
+    return script_named("draw_thrift")
 
 
 @pytest.fixture
@@ -31,7 +30,7 @@ def thrifty() -> Record:
     return replace(plain, rows=rows)
 
 
-def test_rows_with_nothing_to_show_are_left_out(script: SimpleNamespace, thrifty: Record) -> None:
+def test_rows_with_nothing_to_show_are_left_out(script: ModuleType, thrifty: Record) -> None:
     plain = replace(thrifty, rows=())
     [(name, (uploads, best))] = script.lines_of(thrifty, plain)
     assert name == thrifty.rows[0].title
@@ -41,7 +40,7 @@ def test_rows_with_nothing_to_show_are_left_out(script: SimpleNamespace, thrifty
 
 
 def test_more_lines_than_colours_are_all_drawn(
-    script: SimpleNamespace, thrifty: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    script: ModuleType, thrifty: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     many = replace(thrifty, rows=tuple(replace(thrifty.rows[0], title=f"row {i}") for i in range(len(COLOURS) + 2)))
     for folder, record in {"thrifty-mnist": many, "table1-paper": replace(thrifty, rows=())}.items():
@@ -52,9 +51,8 @@ def test_more_lines_than_colours_are_all_drawn(
     def name_lines(axes: Any, ends: Iterator[tuple[float, str, str]]) -> None:
         named.extend(name for _, name, _ in ends)
 
-    values = script.draw.__globals__
-    monkeypatch.setitem(values, "ROOT", tmp_path)
-    monkeypatch.setitem(values, "name_lines", name_lines)
+    monkeypatch.setattr(script, "ROOT", tmp_path)
+    monkeypatch.setattr(script, "name_lines", name_lines)
     script.draw("mnist", tmp_path / "thrift.png")
     assert named == [row.title for row in many.rows]
     assert (tmp_path / "thrift.png").read_bytes().startswith(b"\x89PNG")

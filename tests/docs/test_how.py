@@ -3,9 +3,9 @@
 That its blocks run and print what it says is tested with the other pages.
 """
 
-import importlib.util
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,14 +21,9 @@ PAGE = (ROOT / "docs/how.md").read_text()
 
 
 @pytest.fixture(scope="module")
-def script() -> ModuleType:
+def script(script_named: Callable[[str], ModuleType]) -> ModuleType:
     """The script that draws the pictures."""
-    spec = importlib.util.spec_from_file_location("draw_pictures", ROOT / "scripts/draw_pictures.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script_named("draw_pictures")
 
 
 @pytest.fixture(scope="module")

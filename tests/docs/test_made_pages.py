@@ -1,12 +1,12 @@
 """Pages, tables and pictures that a program writes are what it writes today from the committed records."""
 
-import importlib.util
 import json
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
 import matplotlib
@@ -161,31 +161,21 @@ def test_pictures_of_comparisons(name: str, tmp_path: Path) -> None:
     alike(tmp_path / "made.png", ROOT / f"docs/{name}.png")
 
 
-def script(name: str) -> Any:
-    """A script of the project, as a module."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / f"scripts/{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_picture_of_slow_links(tmp_path: Path) -> None:
-    script("slow_network").draw(read("slow-network"), tmp_path / "made.png")
+def test_the_picture_of_slow_links(tmp_path: Path, script_named: Callable[[str], ModuleType]) -> None:
+    script_named("slow_network").draw(read("slow-network"), tmp_path / "made.png")
     alike(tmp_path / "made.png", ROOT / "docs/slow-network.png")
 
 
-def test_the_picture_of_thrift(tmp_path: Path) -> None:
-    script("draw_thrift").draw("mnist", tmp_path / "made.png")
+def test_the_picture_of_thrift(tmp_path: Path, script_named: Callable[[str], ModuleType]) -> None:
+    script_named("draw_thrift").draw("mnist", tmp_path / "made.png")
     alike(tmp_path / "made.png", ROOT / "docs/thrift-mnist.png")
 
 
-def test_the_picture_of_growth(tmp_path: Path) -> None:
-    script("draw_growth").draw(tmp_path / "made.png")
+def test_the_picture_of_growth(tmp_path: Path, script_named: Callable[[str], ModuleType]) -> None:
+    script_named("draw_growth").draw(tmp_path / "made.png")
     alike(tmp_path / "made.png", ROOT / "docs/growth.png")
 
 
-def test_the_picture_of_the_life_of_masks(tmp_path: Path) -> None:
-    script("mask_life").draw(read("mask-life"), tmp_path / "made.png")
+def test_the_picture_of_the_life_of_masks(tmp_path: Path, script_named: Callable[[str], ModuleType]) -> None:
+    script_named("mask_life").draw(read("mask-life"), tmp_path / "made.png")
     alike(tmp_path / "made.png", ROOT / "docs/mask-life.png")

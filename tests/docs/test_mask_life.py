@@ -1,8 +1,9 @@
 """The life of masks: what the script computes, by hand, and that the record is its."""
 
-import importlib.util
 import json
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -12,13 +13,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def script() -> Any:
-    spec = importlib.util.spec_from_file_location("mask_life", ROOT / "scripts/mask_life.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def script(script_named: Callable[[str], ModuleType]) -> ModuleType:
+    return script_named("mask_life")
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +27,7 @@ def history(*masks: str) -> list[torch.Tensor]:
     return [torch.tensor([digit == "1" for digit in mask]) for mask in masks]
 
 
-def test_survival_by_hand(script: Any) -> None:
+def test_survival_by_hand(script: ModuleType) -> None:
     # Change 1: e and f enter; change 2: f leaves, g enters; change 3: e leaves, f comes back; change 4: g leaves.
     entered, original = script.survival(history("1111000", "1100110", "1100101", "1100011", "1100010"))
     # After one change more: e of e and f, g of g, f of f. After two: neither e nor f, not g. After three: neither.
@@ -39,16 +35,16 @@ def test_survival_by_hand(script: Any) -> None:
     assert original == [2 / 4] * 4
 
 
-def test_whoever_comes_back_has_not_stayed(script: Any) -> None:
+def test_whoever_comes_back_has_not_stayed(script: ModuleType) -> None:
     assert script.survival(history("10", "01", "10", "11")) == ([1 / 2, 0], [0, 0, 0])
 
 
-def test_the_last_change_tells_nothing_of_what_enters(script: Any) -> None:
+def test_the_last_change_tells_nothing_of_what_enters(script: ModuleType) -> None:
     assert script.survival(history("110", "011")) == ([], [1 / 2])
 
 
 @pytest.mark.usefixtures("tiny_mnist")
-def test_a_mask_is_watched_as_it_changes(script: Any) -> None:
+def test_a_mask_is_watched_as_it_changes(script: ModuleType) -> None:
     options = {"method": "sprout", "sprout.every": 1, "sprout.alpha": 0.2, "sprout.until": 3, "sparsity.level": 0.95}
     options |= {"data.dataset": "mnist", "data.clients": 4, "data.images_per_class": 4, "cohort.size": 2}
     found = script.watched("tiny", {**options, "rounds": 2, "local.epochs": 1, "engine.workers": 1})
@@ -68,7 +64,7 @@ def test_a_mask_is_watched_as_it_changes(script: Any) -> None:
     assert found["median_size"]["others"][0] > 0
 
 
-def test_the_record_is_of_the_rows_that_the_script_has(script: Any, record: dict[str, Any]) -> None:
+def test_the_record_is_of_the_rows_that_the_script_has(script: ModuleType, record: dict[str, Any]) -> None:
     assert {name: row["options"] for name, row in record["rows"].items()} == script.ROWS
     for row in record["rows"].values():
         assert {len(layer["active"]) for layer in row["layers"].values()} == {len(row["rounds"])}

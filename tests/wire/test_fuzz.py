@@ -1,10 +1,7 @@
 """Five thousand damaged and hostile payloads: each is refused or a valid update. And the fuzzer notices when not."""
 
-import importlib.util
-import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -16,15 +13,8 @@ from feddst.protocol import Update
 
 
 @pytest.fixture(scope="module")
-def fuzz() -> ModuleType:
-    path = Path(__file__).parents[2] / "scripts" / "fuzz_wire.py"
-    spec = importlib.util.spec_from_file_location("fuzz_wire", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+def fuzz(script_named: Callable[[str], ModuleType]) -> ModuleType:
+    return script_named("fuzz_wire")
 
 
 def test_no_payload_gets_through_that_should_not(fuzz: ModuleType) -> None:
