@@ -119,7 +119,7 @@ class Sprout(RandomMask):
         return replace(after, params=params, masks=masks, budgets=budgets, extra=extra)
 
     def next_budgets(self, state: ServerState, r: int) -> Mapping[str, int]:
-        """How many weights each layer shall have after round r's change; none that has some is left without."""
+        """How many weights each layer shall have after round r's change; dealing leaves it one at least."""
         planned = state.budgets if self.sprout.first == 1 else self.budgets(_layers(state), r)
         if self.sprout.layers == "fixed":
             return planned
