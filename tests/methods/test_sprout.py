@@ -32,13 +32,34 @@ def round_of(method: Sprout, state: ServerState) -> ServerState:
     return method.aggregate(state, total)
 
 
-def test_density_changes_by_the_same_factor_each_round() -> None:
-    sparser = Sprouting(first=1 / 16, begin=10, end=30)
-    found = [1 - sparser.level(r, 0.84) for r in (0, 10, 15, 20, 25, 30, 99)]
-    assert found == pytest.approx([0.01, 0.01, 0.02, 0.04, 0.08, 0.16, 0.16])
-    denser = Sprouting(first=4, begin=10, end=30)
-    assert [1 - denser.level(r, 0.9) for r in (0, 20, 30)] == pytest.approx([0.4, 0.2, 0.1])
-    assert Sprouting().level(0, 0.9) == pytest.approx(0.9)
+def counts(method: Sprout, *rounds: int) -> list[list[int]]:
+    """How many weights two layers of 100 and 900 have after these rounds."""
+    layers = Layer("a", (10, 10)), Layer("b", (30, 30))
+    return [list(method.budgets(layers, r).values()) for r in rounds]
+
+
+def test_layers_grow_by_the_same_factor_each_round() -> None:
+    sparser = Sprout(sparsity=Sparsity(0.84, "uniform"), sprout=Sprouting(first=1 / 16, begin=10, end=30))
+    assert counts(sparser, 0, 10, 15, 20, 25, 30, 99) == [
+        [1, 9], [1, 9], [2, 18], [4, 36], [8, 72], [16, 144], [16, 144]
+    ]  # fmt: skip
+    denser = Sprout(sparsity=Sparsity(0.9, "uniform"), sprout=Sprouting(first=4, begin=10, end=30))
+    assert counts(denser, 0, 20, 30) == [[40, 360], [20, 180], [10, 90]]
+    assert counts(Sprout(sparsity=Sparsity(0.9, "uniform")), 0, 99) == [[10, 90]] * 2
+
+
+def test_layers_may_begin_with_other_shares_than_they_end_with() -> None:
+    """1:3 at first, by the root of their sizes, and 1:9 in the end."""
+    method = Sprout(sparsity=Sparsity(0.68, "uniform"), sprout=Sprouting(first=1 / 16, spread="root", begin=10, end=30))
+    assert counts(method, 10, 20, 30) == [[5, 15], [13, 66], [32, 288]]
+
+
+def test_no_layer_of_a_network_that_grows_shrinks() -> None:
+    """Equally many at first; the small layer, for which 10 are planned, keeps its 25, and the large one pays for it."""
+    method = Sprout(sparsity=Sparsity(0.9, "uniform"), sprout=Sprouting(first=0.5, spread="even", begin=10, end=30))
+    assert counts(method, 10, 20, 30) == [[25, 25], [25, 43], [25, 75]]
+    moving = Sprout(sparsity=Sparsity(0.9, "uniform"), sprout=Sprouting(spread="even", begin=10, end=30))
+    assert counts(moving, 10, 30) == [[50, 50], [10, 90]]  # as many as before: there a layer must lose what others gain
 
 
 def test_what_is_replaced_falls_as_a_cosine() -> None:
@@ -80,12 +101,22 @@ def test_nothing_leaves_and_enters_at_once(alpha: float, entered: int) -> None:
     drop=st.sampled_from(["magnitude", "movement", "product"]),
     where=st.sampled_from(["random", "movement"]),
     layers=st.sampled_from(["fixed", "movement"]),
+    spread=st.sampled_from(["same", "root", "even"]),
 )
 @settings(max_examples=40)
 def test_every_layer_keeps_exactly_its_budget(
-    level: float, first: float, begin: int, length: int, every: int, alpha: float, drop: str, where: str, layers: str
+    level: float,
+    first: float,
+    begin: int,
+    length: int,
+    every: int,
+    alpha: float,
+    drop: str,
+    where: str,
+    layers: str,
+    spread: str,
 ) -> None:
-    options = Sprouting(every, alpha, 12, drop, where, layers, first, begin, begin + length)  # type: ignore[arg-type]
+    options = Sprouting(every, alpha, 12, drop, where, layers, first, spread, begin, begin + length)  # type: ignore[arg-type]
     method = Sprout(sparsity=Sparsity(level), sprout=options)
     state = method.init(model(), seed=1)
     for _ in range(begin + length + 2 * every):
@@ -96,7 +127,7 @@ def test_every_layer_keeps_exactly_its_budget(
         assert all(state.extra[f"movement/{n}"][~m].eq(0).all() for n, m in state.masks.items() if options.watches)
     planned = Sparsity(level).budgets(model().layers)
     assert sum(state.budgets.values()) == sum(planned.values())
-    assert layers == "movement" or dict(state.budgets) == planned
+    assert layers == "movement" or spread != "same" or dict(state.budgets) == planned
 
 
 def test_weights_go_to_layers_where_weights_move() -> None:

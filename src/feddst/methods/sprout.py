@@ -1,8 +1,8 @@
 """Sprout, this package's own: RandomMask whose server grows and moves the mask, which costs no upload at all.
 
-The network may begin with fewer weights than it ends with, or with more: its density then changes by the same factor
-each round. Bytes buy more rounds of a small network, and rounds are what accuracy comes with: this is what pays, with
-equally many weights in each layer.
+The network may begin with fewer weights than it ends with, or with more, and with other shares of them in its layers:
+each layer's number of weights then changes by the same factor each round. Bytes buy more rounds of a small network, and
+rounds are what accuracy comes with: this is what pays, where no layer is starved at first.
 
 Every ΔR rounds each layer may also lose the share α_r of its weights and grow as many elsewhere, at zero; clients train
 within the mask that they receive, and send none. Which weights leave and where others grow follows from what the server
@@ -26,7 +26,7 @@ from feddst.methods.randommask import RandomMask
 from feddst.options import option
 from feddst.protocol import InitialModel, Layer, ServerState, SparseSum, Tensors, count_active, generator, masked
 from feddst.protocol.model import biases_beside
-from feddst.sparsity import drop_smallest, grow_largest, prune_to_budgets
+from feddst.sparsity import Distribution, Sparsity, drop_smallest, grow_largest, prune_to_budgets
 
 MEMORY = 0.9
 """How much of a weight's movement is remembered from one round to the next."""
@@ -54,13 +54,17 @@ class Sprouting:
         "whose weights have moved much",
     )
     first: float = option(1.0, "density at first, as a multiple of that of sparsity.level", above=0)
+    spread: Literal["same", Distribution] = option(
+        "same",
+        "how the weights are spread over the layers at first: same as sparsity.distribution, with which they end, or "
+        "in another way; a network that grows takes no weights from any layer",
+    )
     begin: int = option(50, "the round from which on density changes to that of sparsity.level", at_least=1)
     end: int = option(400, "the round from which on it is that", at_least=1)
 
-    def level(self, r: int, final: float) -> float:
-        """The sparsity after round r."""
-        done = 1.0 if r >= self.end else max(0.0, (r - self.begin) / max(1, self.end - self.begin))
-        return float(1 - (1 - final) * self.first ** (1 - done))
+    def done(self, r: int) -> float:
+        """How much of the change from the first density to the last is done after round r."""
+        return 1.0 if r >= self.end else max(0.0, (r - self.begin) / max(1, self.end - self.begin))
 
     def share(self, r: int) -> float:
         """α_r."""
@@ -68,8 +72,13 @@ class Sprouting:
 
     def due(self, r: int) -> bool:
         """Whether the mask may change after round r."""
-        last = self.until if self.first == 1 else max(self.until, self.end + self.every)
+        last = max(self.until, self.end + self.every) if self.grows else self.until
         return r % self.every == 0 and r < last
+
+    @property
+    def grows(self) -> bool:
+        """Whether layers have more weights at the end than at first, or fewer."""
+        return self.first != 1 or self.spread != "same"
 
     @property
     def replaces(self) -> bool:
@@ -101,8 +110,15 @@ class Sprout(RandomMask):
         return replace(state, params=masked(model.params, masks), masks=masks, budgets=budgets)
 
     def budgets(self, layers: tuple[Layer, ...], r: int) -> dict[str, int]:
-        """How many weights each layer has after round r."""
-        return replace(self.sparsity, level=self.sprout.level(r, self.sparsity.level)).budgets(layers)
+        """How many weights each layer has after round r: from first to last they change by the same factor a round."""
+        last = self.sparsity.budgets(layers)
+        if not self.sprout.grows:
+            return last
+        spread = self.sparsity.distribution if self.sprout.spread == "same" else self.sprout.spread
+        level = max(0.0, 1 - (1 - self.sparsity.level) * self.sprout.first)
+        first = Sparsity(level, spread).budgets(layers)
+        last, done = grown(first, last), self.sprout.done(r)
+        return {name: round(count ** (1 - done) * last[name] ** done) for name, count in first.items()}
 
     def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:
         after = super().aggregate(state, total)
@@ -120,7 +136,7 @@ class Sprout(RandomMask):
 
     def next_budgets(self, state: ServerState, r: int) -> Mapping[str, int]:
         """How many weights each layer shall have after round r's change; dealing leaves it one at least."""
-        planned = state.budgets if self.sprout.first == 1 else self.budgets(_layers(state), r)
+        planned = self.budgets(_layers(state), r) if self.sprout.grows else state.budgets
         if self.sprout.layers == "fixed":
             return planned
         whole, share = sum(planned.values()), self.sprout.share(r)
@@ -172,8 +188,8 @@ class Sprout(RandomMask):
                 f"sprout.first must be at most {1 / density:g}, which is dense at sparsity.level "
                 f"{self.sparsity.level:g}, got {sprout.first:g}"
             )
-        shrinks, changes = sprout.first > 1, sprout.first != 1
-        for name, usual, used in (("drop", "magnitude", shrinks), ("layers", "fixed", changes)):
+        shrinks = sprout.grows and sprout.first >= 1
+        for name, usual, used in (("drop", "magnitude", shrinks), ("layers", "fixed", sprout.grows)):
             if getattr(sprout, name) != usual and not used and not sprout.replaces:
                 raise OptionError(
                     f"sprout.{name} {getattr(sprout, name)} has no effect: with sprout.alpha {sprout.alpha:g}, "
@@ -186,6 +202,19 @@ class Sprout(RandomMask):
 def root_mean(movement: Tensor, mask: Tensor) -> float:
     """How much a weight of a layer has moved: the root of its mean square."""
     return math.sqrt(float((movement.double() * mask).sum() / mask.sum().clamp_min(1)))
+
+
+def grown(first: Mapping[str, int], last: Mapping[str, int]) -> dict[str, int]:
+    """The numbers of weights that layers end with: `last`, but where a network grows, no layer shrinks.
+
+    Those that would keep what they have, and the others go without so much, in proportion to what they gain.
+    """
+    more = sum(last.values()) - sum(first.values())
+    if more <= 0:
+        return dict(last)
+    wants = [max(0, last[name] - count) for name, count in first.items()]
+    dealt = deal(more, wants, wants)
+    return {name: count + gain for (name, count), gain in zip(first.items(), dealt, strict=True)}
 
 
 def deal(count: int, wants: Sequence[float], rooms: Sequence[int]) -> list[int]:
