@@ -18,6 +18,7 @@ from feddst.options import option
 from feddst.protocol.model import Layer
 
 Distribution = Literal["uniform", "er", "erk", "root", "even", "erk-published"]
+"""The ways to spread weights over layers, by name."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from feddst.experiment import run
 from feddst.experiment.loop import Silent
 from feddst.experiment.reproduce import Record, ReproduceConfig, load_record, reproduce
 from feddst.experiment.reproduce.plan import plan
+from feddst.experiment.reproduce.playing import divided
 from feddst.experiment.reproduce.progress import Overview
 from feddst.experiment.run import Run
 from feddst.experiment.storage import RunDirectory
@@ -96,8 +97,8 @@ def test_what_is_finished_is_not_played_again_and_needs_no_data(small_mnist: Dat
 def test_rows_at_once_are_as_one_after_another(small_mnist: Dataset, tmp_path: Path) -> None:
     play(made(), tmp_path / "one", small_mnist)
     listener = Listener()
-    reproduce(made(at_once=2), out=tmp_path / "two", data=small_mnist, changes=SMALL, overseer=listener)
-    assert models(tmp_path / "one") == models(tmp_path / "two")
+    reproduce(made(at_once=3), out=tmp_path / "three", data=small_mnist, changes=SMALL, overseer=listener)
+    assert models(tmp_path / "one") == models(tmp_path / "three")
     assert [view.done for view in listener.seen] == sorted(view.done for view in listener.seen)
     assert len(listener.seen) == 16  # 2 rows, 2 seeds, 4 rounds
     assert (listener.seen[-1].done, listener.seen[-1].rows_done, listener.seen[-1].rounds) == (1.0, 2, 16)
@@ -108,6 +109,23 @@ def test_rows_with_the_smallest_updates_are_known_to_be_the_longest(tmp_path: Pa
     bits = {row.row.name: row.bits_a_weight for row in rows}
     assert (bits["fedavgm"], bits["fedavgm-bfloat16"]) == (32, 16)
     assert bits["feddst"] == bits["randommask"] == pytest.approx(6.4)  # of 32, a fifth
+
+
+@pytest.mark.parametrize(
+    ("at_once", "parts"),
+    [
+        (1, ["feddst 0123", "fedavgm 0123"]),
+        (2, ["feddst 0123", "fedavgm 0123"]),
+        (3, ["feddst 02", "feddst 13", "fedavgm 0123"]),
+        (5, ["feddst 03", "feddst 1", "feddst 2", "fedavgm 02", "fedavgm 13"]),
+        (99, [f"{name} {seed}" for name in ("feddst", "fedavgm") for seed in range(4)]),
+    ],
+)
+def test_more_processes_than_rows_divide_their_seeds(at_once: int, parts: list[str], tmp_path: Path) -> None:
+    """FedDST, with the smaller updates, has more rounds to play: it comes first, and has more processes."""
+    rows = [row for row in plan(made(seeds=4), tmp_path, {}) if row.unfinished]
+    found = divided(rows, at_once)
+    assert [f"{part.row.name} {''.join(str(run.seed) for run in part.unfinished)}" for part in found] == parts
 
 
 def test_the_share_done_counts_all_runs(small_mnist: Dataset, tmp_path: Path) -> None:
@@ -239,7 +257,7 @@ def test_seeds_that_are_not_asked_for_are_not_played(small_mnist: Dataset, tmp_p
 
 
 def test_what_goes_wrong_in_a_process_of_its_own_is_told(small_mnist: Dataset, tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match=r"^FedAvgM: client \d+ diverged in round 1"):
+    with pytest.raises(TrainingError, match=r"^FedDST: client \d+ diverged in round 1"):
         reproduce(made(at_once=2), out=tmp_path, data=small_mnist, changes={**SMALL, "local.lr": 1e20})
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,11 @@ class PlannedRow:
     def unfinished(self) -> tuple[PlannedRun, ...]:
         """The runs to be played."""
         return tuple(run for run in self.asked if run.standing != "finished")
+
+    def parts(self, count: int) -> list["PlannedRow"]:
+        """The runs to be played, divided as evenly as may be into so many rows, but none without a run."""
+        runs = self.unfinished
+        return [replace(self, runs=runs[i::count]) for i in range(min(count, len(runs)))]
 
     @property
     def bits_a_weight(self) -> float:

@@ -1,4 +1,4 @@
-"""Playing rows: one after another, or several at once in processes of their own."""
+"""Playing rows: one after another, or several at once in processes of their own, seeds of a row in several of them."""
 
 import signal
 from collections.abc import Sequence
@@ -33,12 +33,23 @@ def play_rows(rows: Sequence[PlannedRow], dataset: Dataset, listener: Listener, 
 
     Returns the first failure.
     """
-    if min(at_once, len(rows)) == 1:
+    parts = divided(rows, at_once)
+    if at_once == 1 or len(parts) == 1:
         player = Player(dataset, listener)
         failures = [player.play(row) for row in rows]
     else:
-        failures = _in_processes(rows, dataset, listener, min(at_once, len(rows)))
+        failures = _in_processes(parts, dataset, listener, min(at_once, len(parts)))
     return next((failure for failure in failures if failure is not None), None)
+
+
+def divided(rows: Sequence[PlannedRow], at_once: int) -> list[PlannedRow]:
+    """What processes take up one after another: rows, or parts of them where there are more processes than rows.
+
+    The longest come first, so that none of them begins when others end, and have the most processes.
+    """
+    longest_first = sorted(rows, key=lambda row: row.bits_a_weight)
+    each, more = divmod(max(at_once, len(rows)), len(rows))
+    return [part for i, row in enumerate(longest_first) for part in row.parts(each + (i < more))]
 
 
 class Player:
@@ -111,20 +122,18 @@ def _play(row: PlannedRow) -> TrainingError | None:
 
 
 def _in_processes(
-    rows: Sequence[PlannedRow], dataset: Dataset, listener: Listener, at_once: int
+    parts: Sequence[PlannedRow], dataset: Dataset, listener: Listener, at_once: int
 ) -> list[TrainingError | None]:
     context = get_context("spawn")
     news: SimpleQueue[News] = context.SimpleQueue()
     stopped = context.Event()
-    longest_first = sorted(rows, key=lambda row: row.bits_a_weight)  # so that none of them begins when others end
     with ProcessPoolExecutor(at_once, context, _settle, (dataset, news, stopped)) as pool:
-        submitted = {row.row.name: pool.submit(_play, row) for row in longest_first}
-        futures = [submitted[row.row.name] for row in rows]
+        futures = [pool.submit(_play, part) for part in parts]
         try:
             _listen(futures, news, stopped, listener)
         finally:
             stopped.set()
-        return [_outcome(row, future) for row, future in zip(rows, futures, strict=True)]
+        return [_outcome(row, future) for row, future in zip(parts, futures, strict=True)]
 
 
 def _outcome(row: PlannedRow, future: "Future[TrainingError | None]") -> TrainingError | None:

@@ -49,8 +49,9 @@ class RecordedRun(Curve[Point]):
     stopped_by: str = ""
 
     def settled(self, cap_gib: float) -> bool:
-        """Whether nothing can change any more at this cap."""
-        return bool(self.stopped_by) or self.uploaded > cap_gib * GIB
+        """Whether nothing can change any more at this cap: it is passed, or the run ended, but not by a smaller one."""
+        ended = bool(self.stopped_by) and not 0 < self.cap_gib < cap_gib
+        return ended or self.uploaded > cap_gib * GIB
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,11 @@ class Request:
     minutes: float = option(
         0.0, "stop after so many minutes, with exit code 3; the same command goes on; 0: no limit", at_least=0
     )
-    at_once: int = option(1, "rows played at the same time, each with an engine of its own", at_least=1)
+    at_once: int = option(
+        1,
+        "rows played at the same time, each with an engine of its own; if more than there are, seeds of a row",
+        at_least=1,
+    )
     data: Source = Source()
     engine: EngineConfig = EngineConfig()
 

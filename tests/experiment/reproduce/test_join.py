@@ -1,0 +1,79 @@
+"""Records made apart, and made one."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from feddst.data import Dataset
+from feddst.errors import CheckpointError
+from feddst.experiment.reproduce import Record, load_record
+from feddst.experiment.reproduce.join import joined, main
+from feddst.experiment.reproduce.record import Maker, save_record
+
+from .conftest import recorded, row
+from .test_carry_out import made, play, timeless
+
+
+def test_rows_and_seeds_made_apart_are_as_made_together(small_mnist: Dataset, tmp_path: Path) -> None:
+    whole = play(made(), tmp_path / "whole", small_mnist)
+    parts = [
+        play(made(rows=("feddst",)), tmp_path / "feddst", small_mnist),
+        play(made(rows=("fedavgm",), seeds=1), tmp_path / "fedavgm-0", small_mnist),
+        play(made(rows=("fedavgm",), seeds=1, first_seed=1), tmp_path / "fedavgm-1", small_mnist),
+    ]
+    assert timeless(joined(parts)) == timeless(whole)
+    assert joined(parts).made[0].seconds == pytest.approx(sum(part.made[0].seconds for part in parts))
+
+
+def test_of_a_run_made_twice_the_furthest_is_taken(by_hand: Record) -> None:
+    longer = recorded("randommask", 1, [(0.5, 0.88), (1.5, 0.96), (2.5, 0.95), (3.5, 0.99), (4.0, 0.98)])
+    other = replace(
+        by_hand,
+        command="feddst reproduce table1 --rows randommask",
+        made=(Maker("abc", "a machine", "2.6", 3.0), Maker("def", "a machine", "2.6")),
+        rows=(row("randommask", "RandomMask", longer),),
+        caps=(2.0, 5.0),
+    )
+    for records in ([by_hand, other], [other, by_hand]):
+        found = joined(records)
+        assert found.row("randommask") == replace(by_hand.rows[0], runs=(by_hand.rows[0].runs[0], longer))
+        assert found.row("feddst") == by_hand.rows[1]
+        assert found.caps == (1.0, 2.0, 3.0, 4.0, 5.0)
+        assert set(found.command.split("; ")) == {by_hand.command, other.command}
+        assert set(found.made) == set(other.made)
+
+
+def test_a_run_that_its_cap_has_ended_says_nothing_of_larger_caps(by_hand: Record) -> None:
+    feddst = by_hand.rows[1]
+    assert feddst.best(4.0) == {0: 98.0, 1: 99.0}
+    assert feddst.best(5.0) == {}
+    by_rounds = replace(feddst, runs=tuple(replace(run, stopped_by="rounds", cap_gib=0.0) for run in feddst.runs))
+    assert by_rounds.best(5.0) == {0: 98.0, 1: 99.0}
+
+
+def test_what_does_not_belong_together_is_not_joined(by_hand: Record) -> None:
+    with pytest.raises(CheckpointError, match=r"data is 'MNIST, 400 clients .* and 'CIFAR-10' in another"):
+        joined([by_hand, replace(by_hand, data="CIFAR-10")])
+    feddst = by_hand.rows[1]
+    elsewhere = replace(feddst, config={**feddst.config, "engine.kind": "stacked", "cap_gib": 4.0})
+    assert joined([by_hand, replace(by_hand, rows=(elsewhere,))]).rows == by_hand.rows
+    otherwise = replace(feddst, config={**feddst.config, "sparsity.level": 0.9})
+    with pytest.raises(CheckpointError, match="row feddst has other options"):
+        joined([by_hand, replace(by_hand, rows=(otherwise,))])
+
+
+def test_the_command_writes_a_record_and_overwrites_none(
+    by_hand: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, rows in (("a", by_hand.rows[:1]), ("b", by_hand.rows[1:])):
+        (tmp_path / name).mkdir()
+        save_record(replace(by_hand, rows=rows), tmp_path / name)
+    words = [str(tmp_path / name) for name in ("out", "a", "b")]
+    assert main(words) == 0
+    assert load_record(tmp_path / "out") == by_hand
+    assert "FedDST" in (tmp_path / "out/table.md").read_text()
+    assert main(words) == 2
+    assert "out is not empty" in capsys.readouterr().err
+    assert main(words[:1]) == 2
+    assert "usage" in capsys.readouterr().err
