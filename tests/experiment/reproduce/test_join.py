@@ -58,9 +58,13 @@ def test_what_does_not_belong_together_is_not_joined(by_hand: Record) -> None:
     feddst = by_hand.rows[1]
     elsewhere = replace(feddst, config={**feddst.config, "engine.kind": "stacked", "cap_gib": 4.0})
     assert joined([by_hand, replace(by_hand, rows=(elsewhere,))]).rows == by_hand.rows
-    otherwise = replace(feddst, config={**feddst.config, "sparsity.level": 0.9})
-    with pytest.raises(CheckpointError, match="row feddst has other options"):
+    otherwise = replace(feddst, config={"method": "feddst+fedprox"})
+    with pytest.raises(
+        CheckpointError, match=r"row feddst has method 'feddst' in one and 'feddst\+fedprox' in another"
+    ):
         joined([by_hand, replace(by_hand, rows=(otherwise,))])
+    unmade = replace(otherwise, runs=())
+    assert joined([by_hand, replace(by_hand, rows=(unmade,))]).rows == by_hand.rows
 
 
 def test_the_command_writes_a_record_and_overwrites_none(

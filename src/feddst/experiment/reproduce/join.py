@@ -44,10 +44,14 @@ def joined(records: Sequence[Record]) -> Record:
 
 
 def _joined_row(rows: Sequence[RecordedRow]) -> RecordedRow:
-    made = [row for row in rows if row.runs] or rows
+    made = [row for row in rows if row.runs] or rows[:1]
     for other in made[1:]:
-        if _fixed(other.config) != _fixed(made[0].config):
-            raise CheckpointError(f"records cannot be joined: row {other.name} has other options in one of them")
+        for name in _fixed(made[0].config) & _fixed(other.config):
+            one, two = made[0].config[name], other.config[name]
+            if one != two:
+                raise CheckpointError(
+                    f"records cannot be joined: row {other.name} has {name} {one!r} in one and {two!r} in another"
+                )
     runs = _grouped((run for row in made for run in row.runs), lambda run: run.seed)
     furthest = [max(same, key=lambda run: run.rows[-1].round if run.rows else 0) for same in runs]
     return replace(made[0], runs=tuple(sorted(furthest, key=_seed)))
@@ -57,8 +61,9 @@ def _seed(run: RecordedRun) -> int:
     return run.seed
 
 
-def _fixed(config: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in config.items() if name not in _FREE and not name.startswith("engine.")}
+def _fixed(config: Mapping[str, Any]) -> set[str]:
+    """The options that runs must share; those that one version of this package lacks are not among both of two."""
+    return {name for name in config if name not in _FREE and not name.startswith("engine.")}
 
 
 def _makers(records: Sequence[Record]) -> tuple[Maker, ...]:
