@@ -45,7 +45,15 @@ def test_the_last_change_tells_nothing_of_what_enters(script: ModuleType) -> Non
 
 @pytest.mark.usefixtures("tiny_mnist")
 def test_a_mask_is_watched_as_it_changes(script: ModuleType) -> None:
-    options = {"method": "sprout", "sprout.every": 1, "sprout.alpha": 0.2, "sprout.until": 3, "sparsity.level": 0.95}
+    options = {
+        "method": "sprout",
+        "sprout.every": 1,
+        "sprout.alpha": 0.2,
+        "sprout.until": 3,
+        "sparsity.level": 0.95,
+        "sprout.start": 0.95,
+        "sprout.spread": "same",
+    }
     options |= {"data.dataset": "mnist", "data.clients": 4, "data.images_per_class": 4, "cohort.size": 2}
     found = script.watched("tiny", {**options, "rounds": 2, "local.epochs": 1, "engine.workers": 1})
     assert found["rounds"] == [1, 2]

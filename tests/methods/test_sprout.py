@@ -1,6 +1,7 @@
 """Sprout: what it keeps by hand, and exact counts whatever its options."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from feddst.errors import OptionError
 from feddst.methods import Sprout, SproutAdam, Sprouting
 from feddst.methods.sprout import deal, expected_movement
 from feddst.protocol import InitialModel, Layer, ServerState, SparseSum, Update, count_active
-from feddst.sparsity import Sparsity
+from feddst.sparsity import Distribution, Sparsity
 
 
 def model(seed: int = 0) -> InitialModel:
@@ -32,6 +33,17 @@ def round_of(method: Sprout, state: ServerState) -> ServerState:
     return method.aggregate(state, total)
 
 
+def moving(level: float, distribution: Distribution = "uniform", **options: Any) -> Sprout:
+    """Sprout that does not grow: weights of its mask are replaced every round, and forever, unless options say else."""
+    always = {"every": 1, "until": 10**6, "start": level, "spread": "same"}
+    return Sprout(sparsity=Sparsity(level, distribution), sprout=Sprouting(**{**always, **options}))
+
+
+def growing(level: float, start: float, begin: int = 10, end: int = 30, **options: Any) -> Sprout:
+    sprout = Sprouting(**{"start": start, "spread": "same", "begin": begin, "end": end, **options})
+    return Sprout(sparsity=Sparsity(level, "uniform"), sprout=sprout)
+
+
 def counts(method: Sprout, *rounds: int) -> list[list[int]]:
     """How many weights two layers of 100 and 900 have after these rounds."""
     layers = Layer("a", (10, 10)), Layer("b", (30, 30))
@@ -39,27 +51,23 @@ def counts(method: Sprout, *rounds: int) -> list[list[int]]:
 
 
 def test_layers_grow_by_the_same_factor_each_round() -> None:
-    sparser = Sprout(sparsity=Sparsity(0.84, "uniform"), sprout=Sprouting(first=1 / 16, begin=10, end=30))
-    assert counts(sparser, 0, 10, 15, 20, 25, 30, 99) == [
+    assert counts(growing(0.84, start=0.99), 0, 10, 15, 20, 25, 30, 99) == [
         [1, 9], [1, 9], [2, 18], [4, 36], [8, 72], [16, 144], [16, 144]
     ]  # fmt: skip
-    denser = Sprout(sparsity=Sparsity(0.9, "uniform"), sprout=Sprouting(first=4, begin=10, end=30))
-    assert counts(denser, 0, 20, 30) == [[40, 360], [20, 180], [10, 90]]
-    assert counts(Sprout(sparsity=Sparsity(0.9, "uniform")), 0, 99) == [[10, 90]] * 2
+    assert counts(growing(0.9, start=0.6), 0, 20, 30) == [[40, 360], [20, 180], [10, 90]]
+    assert counts(growing(0.9, start=0.9), 0, 99) == [[10, 90]] * 2
 
 
 def test_layers_may_begin_with_other_shares_than_they_end_with() -> None:
     """1:3 at first, by the root of their sizes, and 1:9 in the end."""
-    method = Sprout(sparsity=Sparsity(0.68, "uniform"), sprout=Sprouting(first=1 / 16, spread="root", begin=10, end=30))
-    assert counts(method, 10, 20, 30) == [[5, 15], [13, 66], [32, 288]]
+    assert counts(growing(0.68, start=0.98, spread="root"), 10, 20, 30) == [[5, 15], [13, 66], [32, 288]]
 
 
 def test_no_layer_of_a_network_that_grows_shrinks() -> None:
     """Equally many at first; the small layer, for which 10 are planned, keeps its 25, and the large one pays for it."""
-    method = Sprout(sparsity=Sparsity(0.9, "uniform"), sprout=Sprouting(first=0.5, spread="even", begin=10, end=30))
-    assert counts(method, 10, 20, 30) == [[25, 25], [25, 43], [25, 75]]
-    moving = Sprout(sparsity=Sparsity(0.9, "uniform"), sprout=Sprouting(spread="even", begin=10, end=30))
-    assert counts(moving, 10, 30) == [[50, 50], [10, 90]]  # as many as before: there a layer must lose what others gain
+    assert counts(growing(0.9, start=0.95, spread="even"), 10, 20, 30) == [[25, 25], [25, 43], [25, 75]]
+    as_many = growing(0.9, start=0.9, spread="even")
+    assert counts(as_many, 10, 30) == [[50, 50], [10, 90]]  # there a layer must lose what others gain
 
 
 def test_what_is_replaced_falls_as_a_cosine() -> None:
@@ -68,7 +76,7 @@ def test_what_is_replaced_falls_as_a_cosine() -> None:
 
 
 def test_the_smallest_leave_and_as_many_enter_at_zero() -> None:
-    method = Sprout(sparsity=Sparsity(0.5, "uniform"), sprout=Sprouting(every=1, alpha=0.25, until=10**6))
+    method = moving(0.5, alpha=0.25)
     params = {"w": torch.tensor([[8.0, -7.0, 6.0, 5.0], [0.4, 0.3, 0.2, 0.1]])}
     state = method.init(InitialModel(params, (Layer("w", (2, 4)),)), seed=3)
     assert state.masks["w"].tolist() == [[True] * 4, [False] * 4]
@@ -82,7 +90,7 @@ def test_the_smallest_leave_and_as_many_enter_at_zero() -> None:
 @pytest.mark.parametrize(("alpha", "entered"), [(0.5, 2), (0.75, 2), (1.0, 2)])
 def test_nothing_leaves_and_enters_at_once(alpha: float, entered: int) -> None:
     """Of eight weights six are in the mask: at most two can be replaced, however large α is."""
-    method = Sprout(sparsity=Sparsity(0.25, "uniform"), sprout=Sprouting(every=1, alpha=alpha, until=10**6))
+    method = moving(0.25, alpha=alpha)
     params = {"w": torch.tensor([[8.0, -7.0, 6.0, 5.0], [0.4, 0.3, 0.2, 0.1]])}
     state = method.init(InitialModel(params, (Layer("w", (2, 4)),)), seed=3)
     after = round_of(method, state)
@@ -93,7 +101,7 @@ def test_nothing_leaves_and_enters_at_once(alpha: float, entered: int) -> None:
 
 @given(
     level=st.floats(0.3, 0.95),
-    first=st.floats(0.2, 1.0) | st.just(1.0) | st.floats(1.0, 1.4),
+    start=st.floats(0.0, 0.98) | st.none(),
     begin=st.integers(1, 8),
     length=st.integers(0, 8),
     every=st.integers(1, 4),
@@ -106,7 +114,7 @@ def test_nothing_leaves_and_enters_at_once(alpha: float, entered: int) -> None:
 @settings(max_examples=40)
 def test_every_layer_keeps_exactly_its_budget(
     level: float,
-    first: float,
+    start: float | None,
     begin: int,
     length: int,
     every: int,
@@ -116,6 +124,7 @@ def test_every_layer_keeps_exactly_its_budget(
     layers: str,
     spread: str,
 ) -> None:
+    first = level if start is None else start
     options = Sprouting(every, alpha, 12, drop, where, layers, first, spread, begin, begin + length)  # type: ignore[arg-type]
     method = Sprout(sparsity=Sparsity(level), sprout=options)
     state = method.init(model(), seed=1)
@@ -132,9 +141,7 @@ def test_every_layer_keeps_exactly_its_budget(
 
 def test_weights_go_to_layers_where_weights_move() -> None:
     """Both layers have lost one of two weights; what one has moved twice as far as the other, both are dealt to it."""
-    method = Sprout(
-        sparsity=Sparsity(0.5, "uniform"), sprout=Sprouting(every=1, alpha=0.5, until=10**6, layers="movement")
-    )
+    method = moving(0.5, alpha=0.5, layers="movement")
     params = {"a": torch.tensor([[9.0, 8.0], [0.1, 0.2]]), "b": torch.tensor([[9.0, 8.0], [0.1, 0.2]])}
     state = method.init(InitialModel(params, (Layer("a", (2, 2)), Layer("b", (2, 2)))), seed=0)
     total = SparseSum(state.masks)
@@ -147,8 +154,7 @@ def test_weights_go_to_layers_where_weights_move() -> None:
 
 
 def test_layers_may_give_up_all_but_one() -> None:
-    options = Sprouting(every=1, alpha=1.0, until=10**6, layers="movement")
-    method = Sprout(sparsity=Sparsity(0.9), sprout=options)
+    method = moving(0.9, "erk", alpha=1.0, layers="movement")
     state = method.init(model(), seed=0)
     for _ in range(3):
         state = round_of(method, state)
@@ -182,7 +188,8 @@ def test_all_is_dealt_and_nobody_gets_more_than_there_is_room_for(parts: list[tu
 
 
 def test_adam_forgets_what_has_left_and_movement_too() -> None:
-    method = SproutAdam(sparsity=Sparsity(0.5), sprout=Sprouting(every=1, alpha=0.5, drop="movement"))
+    sprout = moving(0.5, "erk", alpha=0.5, drop="movement")
+    method = SproutAdam(sparsity=sprout.sparsity, sprout=sprout.sprout)
     state = round_of(method, round_of(method, method.init(model(), seed=0)))
     before, state = state, round_of(method, state)
     for name, mask in state.masks.items():
@@ -195,9 +202,9 @@ def test_adam_forgets_what_has_left_and_movement_too() -> None:
     assert count_active(state.masks) == dict(state.budgets)
 
 
-@pytest.mark.parametrize("first", [1.0, 0.5])
-def test_budgets_that_count_biases_go_on_counting_them(first: float) -> None:
-    """`erk-published` does. With first = ½ the density grows to its end within four rounds."""
+@pytest.mark.parametrize("start", [0.8, 0.9])
+def test_budgets_that_count_biases_go_on_counting_them(start: float) -> None:
+    """`erk-published` does. From S = 0.9 the density grows to its end within four rounds."""
     draws = torch.Generator().manual_seed(0)
     shapes = {"conv.weight": (6, 4, 3, 3), "fc.weight": (20, 30)}
     params = {name: torch.randn(shape, generator=draws) for name, shape in shapes.items()}
@@ -205,7 +212,7 @@ def test_budgets_that_count_biases_go_on_counting_them(first: float) -> None:
     layers = Layer("conv.weight", (6, 4, 3, 3), 6), Layer("fc.weight", (20, 30), 20)
     spread = Sparsity(0.8, "erk-published")
     assert spread.budgets(layers) != spread.budgets([replace(layer, biases=0) for layer in layers])
-    method = Sprout(sparsity=spread, sprout=Sprouting(every=1, first=first, begin=1, end=4))
+    method = moving(0.8, "erk-published", alpha=0.1, start=start, begin=1, end=4)
     state = method.init(InitialModel(params, layers), seed=1)
     for _ in range(4):
         state = round_of(method, state)
@@ -213,7 +220,7 @@ def test_budgets_that_count_biases_go_on_counting_them(first: float) -> None:
 
 
 def test_movement_is_remembered_for_some_rounds() -> None:
-    method = Sprout(sparsity=Sparsity(0.5, "uniform"), sprout=Sprouting(every=10**6, drop="movement"))
+    method = moving(0.5, every=10**6, drop="movement")
     state = method.init(InitialModel({"w": torch.tensor([[2.0, 4.0], [1.0, 1.0]])}, (Layer("w", (2, 2)),)), seed=0)
     state = round_of(method, state)  # 2, 4 become 2.2, 4.4
     assert torch.allclose(state.extra["movement/w"], torch.tensor([[0.04, 0.16], [0.0, 0.0]]))
@@ -239,7 +246,7 @@ def test_movement_is_expected_where_others_have_moved() -> None:
 
 
 def test_draws_follow_the_seed_and_the_round() -> None:
-    method = Sprout(sparsity=Sparsity(0.8), sprout=Sprouting(first=0.5, begin=1, end=4, every=2))
+    method = growing(0.8, start=0.9, begin=1, end=4, every=2)
     ends = []
     for seed in (1, 1, 2):
         state = method.init(model(), seed)
@@ -258,7 +265,7 @@ def test_clients_send_no_masks(digits: Dataset, kind: str) -> None:
         data={"clients": 4},
         cohort={"size": 2},
         local={"epochs": 1},
-        sprout={"first": 0.25, "begin": 1, "end": 5, "every": 2, "where": "movement"},
+        sprout={"start": 0.95, "begin": 1, "end": 5, "every": 2, "where": "movement"},
         engine={"kind": kind},
     )
     result = feddst.run(config, data=digits)
@@ -269,13 +276,13 @@ def test_clients_send_no_masks(digits: Dataset, kind: str) -> None:
 
 
 def test_options_that_contradict_each_other() -> None:
-    with pytest.raises(OptionError, match=r"sprout.first must be at most 5, .* sparsity.level 0.8, got 6"):
-        replace(Sprout(), sprout=Sprouting(first=6)).check()
-    replace(Sprout(), sprout=Sprouting(first=5)).check()
     with pytest.raises(OptionError, match=r"sprout.layers movement has no effect: with sprout.alpha 0, .* replaced"):
-        replace(Sprout(), sprout=Sprouting(alpha=0, layers="movement")).check()
+        moving(0.8, layers="movement").check()
     with pytest.raises(OptionError, match=r"sprout.drop movement has no effect: .* sprout.until 10 no weight"):
-        replace(Sprout(), sprout=Sprouting(until=10, drop="movement")).check()
-    replace(Sprout(), sprout=Sprouting(alpha=0, drop="movement", first=2)).check()
-    with pytest.raises(OptionError, match=r"sprout.end must be at least sprout.begin \(50\), got 20"):
+        moving(0.8, alpha=0.1, every=10, until=10, drop="movement").check()
+    with pytest.raises(OptionError, match=r"sprout.drop movement has no effect: with sprout.alpha 0"):
+        growing(0.8, start=0.9, drop="movement").check()
+    growing(0.8, start=0.7, drop="movement").check()
+    growing(0.8, start=0.9, layers="movement").check()
+    with pytest.raises(OptionError, match=r"sprout.end must be at least sprout.begin \(100\), got 20"):
         replace(Sprout(), sprout=Sprouting(end=20)).check()

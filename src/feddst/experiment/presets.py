@@ -319,8 +319,7 @@ def _thrifty() -> Iterator[Preset]:
         "averaged": 0.99,
         "sparsity.level": 0.95,
         "sparsity.distribution": "root",
-        "sprout.alpha": 0.0,  # nothing is replaced
-        "sprout.first": 0.4,
+        "sprout.spread": "same",
         "rounds": 0,
     }
     yield Preset(

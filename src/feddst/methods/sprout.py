@@ -38,7 +38,7 @@ class Sprouting:
     """How much of a mask moves, and what decides where."""
 
     every: int = option(10, "ΔR: rounds between two changes of the mask", at_least=1)
-    alpha: float = option(0.1, "α: share of each layer's weights replaced in round 1", at_least=0, at_most=1)
+    alpha: float = option(0.0, "α: share of each layer's weights replaced in round 1", at_least=0, at_most=1)
     until: int = option(
         1000, "R_end: from this round on nothing is replaced; α falls as a cosine until then", at_least=1
     )
@@ -53,32 +53,22 @@ class Sprouting:
         "how many weights a layer has: as sparsity.distribution gives it, or α_r of them are dealt out to layers "
         "whose weights have moved much",
     )
-    first: float = option(1.0, "density at first, as a multiple of that of sparsity.level", above=0)
+    start: float = option(0.98, "S at first; in the end it is sparsity.level", at_least=0, below=1)
     spread: Literal["same", Distribution] = option(
-        "same",
+        "root",
         "how the weights are spread over the layers at first: same as sparsity.distribution, with which they end, or "
         "in another way; a network that grows takes no weights from any layer",
     )
-    begin: int = option(50, "the round from which on density changes to that of sparsity.level", at_least=1)
-    end: int = option(400, "the round from which on it is that", at_least=1)
+    begin: int = option(100, "the round from which on S and shares change to those of the end", at_least=1)
+    end: int = option(2000, "the round from which on they are those", at_least=1)
 
     def done(self, r: int) -> float:
-        """How much of the change from the first density to the last is done after round r."""
+        """How much of the change from first to last is done after round r."""
         return 1.0 if r >= self.end else max(0.0, (r - self.begin) / max(1, self.end - self.begin))
 
     def share(self, r: int) -> float:
         """α_r."""
         return self.alpha / 2 * (1 + math.cos(math.pi * r / self.until)) if r < self.until else 0.0
-
-    def due(self, r: int) -> bool:
-        """Whether the mask may change after round r."""
-        last = max(self.until, self.end + self.every) if self.grows else self.until
-        return r % self.every == 0 and r < last
-
-    @property
-    def grows(self) -> bool:
-        """Whether layers have more weights at the end than at first, or fewer."""
-        return self.first != 1 or self.spread != "same"
 
     @property
     def replaces(self) -> bool:
@@ -109,14 +99,24 @@ class Sprout(RandomMask):
         masks = prune_to_budgets(model.params, budgets)
         return replace(state, params=masked(model.params, masks), masks=masks, budgets=budgets)
 
+    @property
+    def first(self) -> Sparsity:
+        """What the network begins with."""
+        spread = self.sparsity.distribution if self.sprout.spread == "same" else self.sprout.spread
+        return Sparsity(self.sprout.start, spread)
+
+    def due(self, r: int) -> bool:
+        """Whether the mask may change after round r."""
+        sprout, changes = self.sprout, self.first != self.sparsity
+        last = max(sprout.until, sprout.end + sprout.every) if changes else sprout.until
+        return r % sprout.every == 0 and r < last
+
     def budgets(self, layers: tuple[Layer, ...], r: int) -> dict[str, int]:
         """How many weights each layer has after round r: from first to last they change by the same factor a round."""
         last = self.sparsity.budgets(layers)
-        if not self.sprout.grows:
+        if self.first == self.sparsity:
             return last
-        spread = self.sparsity.distribution if self.sprout.spread == "same" else self.sprout.spread
-        level = max(0.0, 1 - (1 - self.sparsity.level) * self.sprout.first)
-        first = Sparsity(level, spread).budgets(layers)
+        first = self.first.budgets(layers)
         last, done = grown(first, last), self.sprout.done(r)
         return {name: round(count ** (1 - done) * last[name] ** done) for name, count in first.items()}
 
@@ -124,7 +124,7 @@ class Sprout(RandomMask):
         after = super().aggregate(state, total)
         if self.sprout.watches:
             after = replace(after, extra={**after.extra, **_movement(state, total)})
-        if not self.sprout.due(state.round):
+        if not self.due(state.round):
             return after
         budgets = self.next_budgets(after, state.round)
         if budgets == state.budgets and not self.sprout.share(state.round):
@@ -136,7 +136,7 @@ class Sprout(RandomMask):
 
     def next_budgets(self, state: ServerState, r: int) -> Mapping[str, int]:
         """How many weights each layer shall have after round r's change; dealing leaves it one at least."""
-        planned = self.budgets(_layers(state), r) if self.sprout.grows else state.budgets
+        planned = state.budgets if self.first == self.sparsity else self.budgets(_layers(state), r)
         if self.sprout.layers == "fixed":
             return planned
         whole, share = sum(planned.values()), self.sprout.share(r)
@@ -182,14 +182,9 @@ class Sprout(RandomMask):
 
     def check(self) -> None:
         super().check()
-        sprout, density = self.sprout, 1 - self.sparsity.level
-        if sprout.first * density > 1 + 1e-9:
-            raise OptionError(
-                f"sprout.first must be at most {1 / density:g}, which is dense at sparsity.level "
-                f"{self.sparsity.level:g}, got {sprout.first:g}"
-            )
-        shrinks = sprout.grows and sprout.first >= 1
-        for name, usual, used in (("drop", "magnitude", shrinks), ("layers", "fixed", sprout.grows)):
+        sprout, changes = self.sprout, self.first != self.sparsity
+        shrinks = changes and sprout.start <= self.sparsity.level
+        for name, usual, used in (("drop", "magnitude", shrinks), ("layers", "fixed", changes)):
             if getattr(sprout, name) != usual and not used and not sprout.replaces:
                 raise OptionError(
                     f"sprout.{name} {getattr(sprout, name)} has no effect: with sprout.alpha {sprout.alpha:g}, "

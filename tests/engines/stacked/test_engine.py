@@ -47,6 +47,8 @@ COUNTED = (
     "clients",
 )
 
+MOVING = {"sprout.every": 2, "sprout.alpha": 0.1, "sprout.start": 0.8, "sprout.spread": "same"}
+"""Sprout whose mask moves and does not grow."""
 SMALL = {
     "rounds": 3,
     "cohort.size": 4,
@@ -196,7 +198,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "feedback of the largest": ("feddst", {"wire.values": "top8", "wire.feedback": True}),
     "feedback while the server moves masks": (
         "sprout",
-        {"wire.values": "top16", "wire.feedback": True, "rounds": 7, "sprout.every": 2, "averaged": 0.9},
+        {**MOVING, "wire.values": "top16", "wire.feedback": True, "rounds": 7, "averaged": 0.9},
     ),
     "feedback while masks grow": (
         "sprout",
@@ -205,7 +207,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
             "wire.feedback": True,
             "rounds": 6,
             "sprout.every": 1,
-            "sprout.first": 0.5,
+            "sprout.start": 0.9,
+            "sprout.alpha": 0.1,
             "sprout.begin": 1,
             "sprout.end": 5,
             "engine.models": 3,
@@ -273,7 +276,7 @@ def test_an_update_that_no_server_would_take_is_refused(wire: dict[str, Any], da
     [
         ("feddst", {}),
         ("feddst", {"wire.values": "q4", "wire.feedback": True}),
-        ("sprout", {"wire.values": "top16", "wire.feedback": True, "sprout.every": 2, "averaged": 0.9}),
+        ("sprout", {**MOVING, "wire.values": "top16", "wire.feedback": True, "averaged": 0.9}),
     ],
     ids=["plain", "feedback", "masks that the server moves"],
 )
