@@ -3,8 +3,8 @@
     python scripts/draw_thrift.py [FOLDER]
 
 For each data set with a record of its `thrifty` study one PNG, `thrift-mnist.png` or `thrift-cifar10.png`: the best
-accuracy so far, mean over seeds, against measured upload, and the paper's points from its Tables 1 and 2. Needs
-feddst[report].
+accuracy so far, mean over seeds, against measured upload, and the paper's points from its Tables 1 and 2. Sprout in
+float32 is from its own study. Needs feddst[report].
 """
 
 import sys
@@ -26,6 +26,8 @@ DRAWN = {"mnist": ("table1", "table1-paper"), "cifar10": ("table2", "table2-pape
 """For each data set the paper's table, and the record of it."""
 PLAIN = ("fedavgm", "randommask", "feddst")
 """The rows of a table that are drawn."""
+GROWN = "sprout-80"
+"""The row that is drawn of Sprout's own study."""
 MARKERS = {"feddst": "D", "randommask": "s"}
 """The paper's points, and how they are marked."""
 BELOW = 10.0
@@ -57,10 +59,11 @@ def best_so_far(row: RecordedRow) -> Line | None:
     return (uploads[known], found[:, known].mean(axis=0)) if known.any() else None
 
 
-def lines_of(thrifty: Record, plain: Record) -> Iterator[tuple[str, Line]]:
+def lines_of(thrifty: Record, grown: Record, plain: Record) -> Iterator[tuple[str, Line]]:
     """What is drawn, by name; rows that have nothing to show yet are left out."""
     rows = [(row.title, row) for row in thrifty.rows]
-    rows += [(f"{row.title}, float32", row) for name in PLAIN if (row := plain.row(name)) is not None]
+    for record, names in ((grown, (GROWN,)), (plain, PLAIN)):
+        rows += [(f"{row.title}, float32", row) for name in names if (row := record.row(name)) is not None]
     for name, row in rows:
         if (line := best_so_far(row)) is not None:
             yield name, line
@@ -69,11 +72,13 @@ def lines_of(thrifty: Record, plain: Record) -> Iterator[tuple[str, Line]]:
 def draw(data: str, path: Path) -> None:
     """Write one data set's picture."""
     table, plain = DRAWN[data]
-    thrifty = load_record(ROOT / f"results/thrifty-{data}")
+    thrifty, grown, tables = (
+        load_record(ROOT / "results" / name) for name in (f"thrifty-{data}", f"sprout-{data}", plain)
+    )
     figure = new_figure()
     axes = figure.add_subplot()
     ends: list[tuple[float, str, str]] = []
-    lines = lines_of(thrifty, load_record(ROOT / "results" / plain))
+    lines = lines_of(thrifty, grown, tables)
     for (name, (uploads, best)), colour in zip(lines, cycle(COLOURS), strict=False):  # colours have no end
         axes.plot(uploads, best, color=colour, linewidth=1.8)
         ends.append((float(best[-1]), name, colour))
@@ -92,7 +97,7 @@ def draw(data: str, path: Path) -> None:
             label=f"{'FedDST' if name == 'feddst' else 'RandomMask'} in the paper",
         )
     axes.set_xscale("log")
-    axes.set_ylim(bottom=min(cell.mean for cells in said.values() for cell in cells) - BELOW)
+    axes.set_ylim(min(cell.mean for cells in said.values() for cell in cells) - BELOW, min(100.0, axes.get_ylim()[1]))
     axes.set_xlim(FIRST_MIB, 1024 * max(caps) * 1.3)
     axes.set_xlabel("upload [MiB], measured (the paper's points: by its formula)")
     axes.legend(loc="lower right", frameon=False, fontsize=8)

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -21,11 +21,12 @@ from feddst.experiment.reproduce import Record, load_record
 from feddst.experiment.reproduce.paired import paired_difference
 from feddst.experiment.reproduce.paper import PAPER
 from feddst.experiment.reproduce.record import RecordedRow
-from feddst.experiment.reproduce.table import cell
+from feddst.experiment.reproduce.table import NOTHING, cell
+from feddst.methods import Sprout
 from feddst.models import ModelConfig, network, prunable_layers
 from feddst.models.flops import multiply_adds
-from feddst.sparsity import Sparsity
-from feddst.sparsity.distribution import Distribution
+from feddst.protocol import Layer
+from feddst.sparsity import Distribution, Sparsity
 
 ROOT = Path(__file__).parents[1]
 README, RESULTS = "README.md", "docs/results.md"
@@ -102,7 +103,8 @@ def found(name: str, row: str) -> list[str]:
 
 def difference(name: str, one: str, other: str, cap: float) -> str:
     rows = [row_of(record(name), row).best(cap) for row in (one, other)]
-    return str(paired_difference(*rows))
+    gain = paired_difference(*rows)
+    return NOTHING if gain is None else str(gain)
 
 
 def beyond(name: str, table: str, row: str) -> list[tuple[float, float]]:
@@ -563,9 +565,10 @@ def thrift() -> tuple[float, float]:
 
 @on("docs/thrifty.md")
 def thrift_on_mnist() -> Iterator[str]:
+    record("sprout-mnist")
     reported, mib = thrift()
-    yield caps("thrifty-mnist")
-    yield line("`thrifty`", *found("thrifty-mnist", "sprout"))
+    yield from accuracies("thrifty-mnist")
+    yield gains("thrifty-mnist", "difference", "sprout", "randommask")
     yield f"The paper's FedDST has {reported:.2f} % at 4 GiB. Here that takes {mib:.1f} MiB,"
     yield f"{100 * mib / 4096:.2f} % of them"
 
@@ -580,11 +583,23 @@ def thrift_in_short() -> Iterator[str]:
 
 RESEARCH = "docs/research.md"
 FATES = ("entered", "newest_unmoved")
-SPREADS: dict[Distribution, str] = {"erk": "ERK", "root": "by the root", "even": "equally many"}
+SPREADS: dict[Distribution | Literal["to-erk"], str] = {
+    "erk": "ERK",
+    "to-erk": "Sprout from the root to ERK, in the end",
+    "root": "by the root",
+    "even": "equally many",
+}
 NETWORKS = {
     "MNIST": (ModelConfig(name="mnist-cnn"), (1, 28, 28)),
     "CIFAR-10": (ModelConfig(name="cifar10-cnn"), (3, 32, 32)),
 }
+
+
+def budgets_of(spread: Distribution | Literal["to-erk"], level: float, layers: tuple[Layer, ...]) -> dict[str, int]:
+    if spread != "to-erk":
+        return Sparsity(level, spread).budgets(layers)
+    sprout = Sprout(sparsity=Sparsity(level))
+    return sprout.budgets(layers, sprout.sprout.end)
 
 
 def compared(name: str, against: str) -> Iterator[str]:
@@ -696,6 +711,59 @@ def rounds_are_what_counts() -> Iterator[str]:
     yield f"with Sprout at S = 0.95, and {needed[1]:.1f} MiB with RandomMask"
 
 
+def gains(name: str, title: str, one: str, other: str) -> str:
+    """A row of differences under all caps."""
+    return line(title, *(difference(name, one, other, cap) for cap in record(name).caps))
+
+
+def accuracies(name: str) -> Iterator[str]:
+    """A table of all that a study has made."""
+    yield headed(name, "")
+    for row in record(name).rows:
+        if row.runs:
+            yield line(row.title, *found(name, row.name))
+
+
+@on(RESEARCH)
+def up_to_the_papers_caps() -> Iterator[str]:
+    for name in ("plain-80-cifar10", "plain-80-mnist", "plain-95-cifar10"):
+        yield from accuracies(name)
+    yield headed("plain-80-cifar10", "minus the same static mask of ERK")
+    yield gains("plain-80-cifar10", "Sprout, the mean", "grow", "erk")
+    yield gains("plain-80-cifar10", "Sprout, Adam", "grow-adam", "erk-adam")
+    yield gains("plain-80-cifar10", "Sprout, later, Adam", "late-adam", "erk-adam")
+    yield gains("plain-80-cifar10", "Sprout, to ERK, Adam", "spread-adam", "erk-adam")
+    yield headed("plain-80-mnist", "minus the static mask of ERK, learning rate 0.02")
+    yield gains("plain-80-mnist", "Sprout, learning rate 0.02", "grow-02", "erk-02")
+    yield headed("plain-95-cifar10", "minus the static mask of ERK, Adam")
+    yield gains("plain-95-cifar10", "Sprout, Adam", "grow-adam", "erk-adam")
+    yield gains("plain-95-cifar10", "Sprout, to ERK, Adam", "spread-adam", "erk-adam")
+    rows = [row_of(record("plain-80-cifar10"), name) for name in ("erk-adam", "grow-adam")]
+    static, grown = (f"{row.runs[0].rows[-1].round:,}" for row in rows)
+    yield f"RandomMask has had {static} rounds, and Sprout {grown}"
+
+
+@on(RESEARCH)
+def what_is_confirmed() -> Iterator[str]:
+    told: dict[str, list[str]] = {}
+    reached: dict[str, str] = {}
+    for name in ("sprout-mnist", "sprout-cifar10"):
+        source = record(name)
+        assert {run.seed for row in source.rows for run in row.runs} == set(range(1000, 1010))
+        yield from accuracies(name)
+        yield gains(name, "difference", "sprout-80", "randommask-80")
+        found = [difference(name, "sprout-80", "randommask-80", cap) for cap in source.caps]
+        told[name] = [gain for gain in found if gain != NOTHING]
+        assert not any("−" in gain for gain in told[name])
+        end = cell(source, row_of(source, "randommask-80"), source.caps[-1]).mean
+        reached[name] = f"{reaching(name, 'sprout-80', end) / 1024:.1f}"
+    assert [len(gains) for gains in told.values()] == [7, 5]
+    small, large = told["sprout-mnist"], told["sprout-cifar10"]
+    yield f"on MNIST from {small[0]} points at 1 % of the paper's largest cap to {small[-1]} at all of it"
+    yield f"on CIFAR-10 from {large[0]} to {large[-1]} at a quarter of it"
+    yield f"takes Sprout {reached['sprout-mnist']} of 4 GiB and {reached['sprout-cifar10']} of 16 GiB"
+
+
 @on(RESEARCH)
 def what_it_costs_to_compute() -> Iterator[str]:
     record("growth-mnist")
@@ -706,7 +774,7 @@ def what_it_costs_to_compute() -> Iterator[str]:
         work: dict[str, list[float]] = defaultdict(list)
         for spread, words in SPREADS.items():
             for level in (0.8, 0.9, 0.95, 0.98):
-                budgets = Sparsity(level, spread).budgets(layers)
+                budgets = budgets_of(spread, level, layers)
                 used = sum(counts[layer.name] * budgets[layer.name] / layer.size for layer in layers)
                 work[spread].append(used / sum(counts.values()))
             yield line(f"{data}, {words}", *(f"{100 * share:.0f} %" for share in work[spread]))
@@ -796,7 +864,7 @@ DEFINED: dict[str, set[str]] = {
     "docs/export.md": {"0.1307", "0.3081", "1,024", "10,000", "64 MiB"},
     "docs/how.md": {f"0.{digit}" for digit in "1245678"} | {"0.05", "0.56", "0.9", "32,730", "48 bytes", "52,350"},
     "docs/own.md": {"0.9"},
-    "docs/research.md": {"0.9", "0.95", "0.98", "95 %"},
+    "docs/research.md": {"0.9", "0.95", "0.98", "95 %", "100 %"},
     "docs/wire.md": {"0.25", "0.48", "0.5", "0.75", "1.5", "2.5", "1 %", "1 GB", "200 MB"}
     | {f"{count} bytes" for count in (1, 2, 8, 48, 128)},
 }

@@ -31,8 +31,8 @@ def thrifty() -> Record:
 
 
 def test_rows_with_nothing_to_show_are_left_out(script: ModuleType, thrifty: Record) -> None:
-    plain = replace(thrifty, rows=())
-    [(name, (uploads, best))] = script.lines_of(thrifty, plain)
+    none = replace(thrifty, rows=())
+    [(name, (uploads, best))] = script.lines_of(thrifty, none, none)
     assert name == thrifty.rows[0].title
     assert len(uploads) == len(best) > 100
     with_one_more = replace(thrifty.rows[0], runs=(*thrifty.rows[0].runs, *thrifty.rows[2].runs))
@@ -43,7 +43,8 @@ def test_more_lines_than_colours_are_all_drawn(
     script: ModuleType, thrifty: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     many = replace(thrifty, rows=tuple(replace(thrifty.rows[0], title=f"row {i}") for i in range(len(COLOURS) + 2)))
-    for folder, record in {"thrifty-mnist": many, "table1-paper": replace(thrifty, rows=())}.items():
+    none = replace(thrifty, rows=())
+    for folder, record in {"thrifty-mnist": many, "sprout-mnist": none, "table1-paper": none}.items():
         (tmp_path / "results" / folder).mkdir(parents=True)
         save_record(record, tmp_path / "results" / folder)
     named: list[str] = []

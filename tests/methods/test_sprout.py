@@ -63,11 +63,11 @@ def test_layers_may_begin_with_other_shares_than_they_end_with() -> None:
     assert counts(growing(0.68, start=0.98, spread="root"), 10, 20, 30) == [[5, 15], [13, 66], [32, 288]]
 
 
-def test_no_layer_of_a_network_that_grows_shrinks() -> None:
+def test_no_layer_shrinks_unless_the_network_does() -> None:
     """Equally many at first; the small layer, for which 10 are planned, keeps its 25, and the large one pays for it."""
     assert counts(growing(0.9, start=0.95, spread="even"), 10, 20, 30) == [[25, 25], [25, 43], [25, 75]]
-    as_many = growing(0.9, start=0.9, spread="even")
-    assert counts(as_many, 10, 30) == [[50, 50], [10, 90]]  # there a layer must lose what others gain
+    assert counts(growing(0.9, start=0.9, spread="even"), 10, 30) == [[50, 50], [50, 50]]
+    assert counts(growing(0.9, start=0.8, spread="even"), 10, 30) == [[100, 100], [10, 90]]
 
 
 def test_what_is_replaced_falls_as_a_cosine() -> None:

@@ -57,7 +57,7 @@ class Sprouting:
     spread: Literal["same", Distribution] = option(
         "root",
         "how the weights are spread over the layers at first: same as sparsity.distribution, with which they end, or "
-        "in another way; a network that grows takes no weights from any layer",
+        "in another way; unless the network shrinks, no layer does",
     )
     begin: int = option(100, "the round from which on S and shares change to those of the end", at_least=1)
     end: int = option(2000, "the round from which on they are those", at_least=1)
@@ -182,8 +182,8 @@ class Sprout(RandomMask):
 
     def check(self) -> None:
         super().check()
-        sprout, changes = self.sprout, self.first != self.sparsity
-        shrinks = changes and sprout.start <= self.sparsity.level
+        sprout = self.sprout
+        shrinks, changes = sprout.start < self.sparsity.level, self.first != self.sparsity
         for name, usual, used in (("drop", "magnitude", shrinks), ("layers", "fixed", changes)):
             if getattr(sprout, name) != usual and not used and not sprout.replaces:
                 raise OptionError(
@@ -200,12 +200,12 @@ def root_mean(movement: Tensor, mask: Tensor) -> float:
 
 
 def grown(first: Mapping[str, int], last: Mapping[str, int]) -> dict[str, int]:
-    """The numbers of weights that layers end with: `last`, but where a network grows, no layer shrinks.
+    """The numbers of weights that layers end with: `last`, but unless the network shrinks, no layer does.
 
     Those that would keep what they have, and the others go without so much, in proportion to what they gain.
     """
     more = sum(last.values()) - sum(first.values())
-    if more <= 0:
+    if more < 0:
         return dict(last)
     wants = [max(0, last[name] - count) for name, count in first.items()]
     dealt = deal(more, wants, wants)
