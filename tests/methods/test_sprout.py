@@ -12,7 +12,7 @@ import feddst
 from feddst.data import Dataset
 from feddst.errors import OptionError
 from feddst.methods import Sprout, SproutAdam, Sprouting
-from feddst.methods.sprout import deal, expected_movement
+from feddst.methods.sprout import between, deal, expected_movement
 from feddst.protocol import InitialModel, Layer, ServerState, SparseSum, Update, count_active
 from feddst.sparsity import Distribution, Sparsity
 
@@ -68,6 +68,23 @@ def test_no_layer_shrinks_unless_the_network_does() -> None:
     assert counts(growing(0.9, start=0.95, spread="even"), 10, 20, 30) == [[25, 25], [25, 43], [25, 75]]
     assert counts(growing(0.9, start=0.9, spread="even"), 10, 30) == [[50, 50], [50, 50]]
     assert counts(growing(0.9, start=0.8, spread="even"), 10, 30) == [[100, 100], [10, 90]]
+
+
+@pytest.mark.parametrize(("first", "last", "halfway"), [(0, 0, 0), (0, 3, 1), (8, 0, 1), (4, 9, 6), (5, 5, 5)])
+def test_layers_that_end_or_begin_with_nothing_have_something_on_the_way(first: int, last: int, halfway: int) -> None:
+    assert between(first, last, 0.5) == halfway
+    assert between(first, last, 1) == last
+    assert between(first, last, 0) == (first or min(last, 1))
+
+
+def test_budgets_do_not_depend_on_the_order_of_layers() -> None:
+    """Of three layers of 100 with 61 weights in all one has a weight more: the same one for whoever asks."""
+    layers = [Layer(name, (10, 10)) for name in ("l2", "l10", "l1")]
+    params = {layer.name: torch.rand(10, 10, generator=torch.Generator().manual_seed(0)) for layer in layers}
+    method = growing(0.5, start=1 - 61 / 300, begin=50, end=100, every=1)
+    state = method.init(InitialModel(params, tuple(layers)), seed=0)
+    assert sorted(state.budgets.values()) == [20, 20, 21]
+    assert dict(round_of(method, state).budgets) == dict(state.budgets)
 
 
 def test_what_is_replaced_falls_as_a_cosine() -> None:
@@ -134,9 +151,13 @@ def test_every_layer_keeps_exactly_its_budget(
         assert all(state.params[name][mask & ~before.masks[name]].eq(0).all() for name, mask in state.masks.items())
         assert all(state.params[name][~mask].eq(0).all() for name, mask in state.masks.items())
         assert all(state.extra[f"movement/{n}"][~m].eq(0).all() for n, m in state.masks.items() if options.watches)
-    planned = Sparsity(level).budgets(model().layers)
-    assert sum(state.budgets.values()) == sum(planned.values())
-    assert layers == "movement" or spread != "same" or dict(state.budgets) == planned
+    planned = method.budgets(model().layers, begin + length)
+    assert sum(state.budgets.values()) == sum(Sparsity(level).budgets(model().layers).values())
+    assert layers == "movement" or dict(state.budgets) == planned
+    if first > level:
+        assert all(planned[name] >= count for name, count in method.budgets(model().layers, 0).items())
+    if spread == "same":
+        assert planned == Sparsity(level).budgets(model().layers)
 
 
 def test_weights_go_to_layers_where_weights_move() -> None:
@@ -284,5 +305,8 @@ def test_options_that_contradict_each_other() -> None:
         growing(0.8, start=0.9, drop="movement").check()
     growing(0.8, start=0.7, drop="movement").check()
     growing(0.8, start=0.9, layers="movement").check()
+    with pytest.raises(OptionError, match=r"sprout.where movement has no effect: with sprout.alpha 0"):
+        moving(0.8, where="movement").check()
+    growing(0.8, start=0.9, where="movement").check()
     with pytest.raises(OptionError, match=r"sprout.end must be at least sprout.begin \(100\), got 20"):
         replace(Sprout(), sprout=Sprouting(end=20)).check()

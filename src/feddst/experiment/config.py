@@ -155,15 +155,19 @@ def method_named(name: str) -> type[Method]:
 def refuse_ineffective(methods: Iterable[str], given: Mapping[str, Any]) -> None:
     """Raise if an option that the user gave does nothing for any of these methods, or contradicts one."""
     kinds = [method_named(name) for name in methods]
-    used = {field.name for kind in kinds for field in dataclasses.fields(kind)}
-    optional = {field.name for kind in METHODS.values() for field in dataclasses.fields(kind)}
     names = ", ".join(kind.name for kind in kinds)
     for name, value in given.items():
-        group = name.partition(".")[0]
-        if group in optional - used:
+        if not affects(name, kinds):
             raise OptionError(f"{name} has no effect on {names}")
         if all(kind.pins.get(name, value) != value for kind in kinds):
             raise OptionError(f"{name} is fixed at {kinds[0].pins[name]} by {names}, got {value}")
+
+
+def affects(option: str, kinds: Iterable[type[Method]]) -> bool:
+    """Whether an option does something for any of these methods: it is theirs, or not of methods at all."""
+    used = {field.name for kind in kinds for field in dataclasses.fields(kind)}
+    optional = {field.name for kind in METHODS.values() for field in dataclasses.fields(kind)}
+    return option.partition(".")[0] not in optional - used
 
 
 def reaches(stored: RunConfig, wanted: RunConfig) -> bool:

@@ -50,17 +50,22 @@ class Sprouting:
     )
     layers: Literal["fixed", "movement"] = option(
         "fixed",
-        "how many weights a layer has: as sparsity.distribution gives it, or α_r of them are dealt out to layers "
-        "whose weights have moved much",
+        "how many weights a layer has: as sparsity.distribution and sprout.spread give it, or α_r of them and all that "
+        "grow are dealt out to layers whose weights have moved much",
     )
-    start: float = option(0.98, "S at first; in the end it is sparsity.level", at_least=0, below=1)
+    start: float = option(
+        0.98,
+        "S at first; it falls to sparsity.level until sprout.end, or rises, if that is larger",
+        at_least=0,
+        below=1,
+    )
     spread: Literal["same", Distribution] = option(
         "root",
         "how the weights are spread over the layers at first: same as sparsity.distribution, with which they end, or "
         "in another way; unless the network shrinks, no layer does",
     )
     begin: int = option(100, "the round from which on S and shares change to those of the end", at_least=1)
-    end: int = option(2000, "the round from which on they are those", at_least=1)
+    end: int = option(2000, "the round from which on they are those; shorter runs end on the way", at_least=1)
 
     def done(self, r: int) -> float:
         """How much of the change from first to last is done after round r."""
@@ -83,12 +88,15 @@ class Sprouting:
 
 @dataclass(frozen=True)
 class Sprout(RandomMask):
-    """RandomMask that replaces weights, and may begin sparser or denser, all of it on the server."""
+    """RandomMask that begins small and grows, and may replace weights, all of it on the server."""
 
     name: ClassVar[str] = "sprout"
     summary: ClassVar[str] = "a sparse network that the server alone grows or moves, so that clients upload no masks"
     card: ClassVar[Card] = Card(
-        "this package", "active weights", "active weights; the mask when it has changed", "32(1−S)n"
+        "this package",
+        "active weights",
+        "active weights; the mask when it has changed",
+        "32(1−S)n, less while it grows",
     )
 
     sprout: Sprouting = Sprouting()
@@ -113,12 +121,13 @@ class Sprout(RandomMask):
 
     def budgets(self, layers: tuple[Layer, ...], r: int) -> dict[str, int]:
         """How many weights each layer has after round r: from first to last they change by the same factor a round."""
+        layers = tuple(sorted(layers, key=lambda layer: layer.name))  # whoever asks, the same halves are rounded up
         last = self.sparsity.budgets(layers)
         if self.first == self.sparsity:
             return last
-        first = self.first.budgets(layers)
-        last, done = grown(first, last), self.sprout.done(r)
-        return {name: round(count ** (1 - done) * last[name] ** done) for name, count in first.items()}
+        first, done = self.first.budgets(layers), self.sprout.done(r)
+        last = grown(first, last)
+        return {name: between(count, last[name], done) for name, count in first.items()}
 
     def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:
         after = super().aggregate(state, total)
@@ -183,8 +192,12 @@ class Sprout(RandomMask):
     def check(self) -> None:
         super().check()
         sprout = self.sprout
-        shrinks, changes = sprout.start < self.sparsity.level, self.first != self.sparsity
-        for name, usual, used in (("drop", "magnitude", shrinks), ("layers", "fixed", changes)):
+        changes, level = self.first != self.sparsity, self.sparsity.level
+        for name, usual, used in (
+            ("drop", "magnitude", changes and sprout.start <= level),
+            ("where", "random", changes),
+            ("layers", "fixed", sprout.start != level),
+        ):
             if getattr(sprout, name) != usual and not used and not sprout.replaces:
                 raise OptionError(
                     f"sprout.{name} {getattr(sprout, name)} has no effect: with sprout.alpha {sprout.alpha:g}, "
@@ -210,6 +223,13 @@ def grown(first: Mapping[str, int], last: Mapping[str, int]) -> dict[str, int]:
     wants = [max(0, last[name] - count) for name, count in first.items()]
     dealt = deal(more, wants, wants)
     return {name: count + gain for (name, count), gain in zip(first.items(), dealt, strict=True)}
+
+
+def between(first: int, last: int, done: float) -> int:
+    """A layer's number of weights on the way from first to last; not without any unless it is so at both ends."""
+    if done == 1 or first == last:
+        return last
+    return max(1, round(math.pow(first, 1 - done) * math.pow(last, done)))
 
 
 def deal(count: int, wants: Sequence[float], rooms: Sequence[int]) -> list[int]:

@@ -211,6 +211,16 @@ def test_other_peoples_directories_are_left_alone(small_mnist: Dataset, tmp_path
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
+def test_a_record_without_its_runs_is_not_written_over(small_mnist: Dataset, tmp_path: Path) -> None:
+    play(made(rounds=1, rows=("feddst",)), tmp_path / "made", small_mnist)
+    (tmp_path / "alone").mkdir()
+    copied = tmp_path / "alone/record.json"
+    copied.write_bytes((tmp_path / "made/record.json").read_bytes())
+    with pytest.raises(CheckpointError, match="a record without its runs, feddst-seed0 for one"):
+        play(made(rounds=1, rows=("feddst",)), tmp_path / "alone", small_mnist)
+    assert copied.read_bytes() == (tmp_path / "made/record.json").read_bytes()
+
+
 def test_runs_with_other_options_are_not_gone_on_with(small_mnist: Dataset, tmp_path: Path) -> None:
     play(made(seeds=1, rounds=1), tmp_path, small_mnist)
     with pytest.raises(CheckpointError, match=r"fedavgm-seed0 was begun with another config: engine\.kind was"):

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from feddst.errors import CheckpointError
 from feddst.experiment.reproduce import Record, load_record
 from feddst.experiment.reproduce.join import joined, main
 from feddst.experiment.reproduce.record import Maker, save_record
+from feddst.experiment.reproduce.table import cell
 
 from .conftest import recorded, row
 from .test_carry_out import made, play, timeless
@@ -44,10 +46,20 @@ def test_of_a_run_made_twice_the_furthest_is_taken(by_hand: Record) -> None:
         assert set(found.made) == set(other.made)
 
 
+def test_of_runs_as_long_the_finished_one_is_taken(by_hand: Record) -> None:
+    done = by_hand.rows[1]
+    halted = replace(done, runs=tuple(replace(run, stopped_by="", cap_gib=0.0) for run in done.runs))
+    for rows in ([done, halted], [halted, done]):
+        assert joined([replace(by_hand, rows=(row,)) for row in rows]).rows == (done,)
+
+
 def test_a_run_that_its_cap_has_ended_says_nothing_of_larger_caps(by_hand: Record) -> None:
     feddst = by_hand.rows[1]
     assert feddst.best(4.0) == {0: 98.0, 1: 99.0}
     assert feddst.best(5.0) == {}
+    further = replace(by_hand, caps=(4.0, 5.0), rows=(feddst,))
+    assert str(cell(further, feddst, 5.0)) == "–"
+    assert (further.missing, replace(further, caps=(4.0,)).missing) == (2, 0)
     by_rounds = replace(feddst, runs=tuple(replace(run, stopped_by="rounds", cap_gib=0.0) for run in feddst.runs))
     assert by_rounds.best(5.0) == {0: 98.0, 1: 99.0}
 
@@ -56,15 +68,26 @@ def test_what_does_not_belong_together_is_not_joined(by_hand: Record) -> None:
     with pytest.raises(CheckpointError, match=r"data is 'MNIST, 400 clients .* and 'CIFAR-10' in another"):
         joined([by_hand, replace(by_hand, data="CIFAR-10")])
     feddst = by_hand.rows[1]
-    elsewhere = replace(feddst, config={**feddst.config, "engine.kind": "stacked", "cap_gib": 4.0})
-    assert joined([by_hand, replace(by_hand, rows=(elsewhere,))]).rows == by_hand.rows
-    otherwise = replace(feddst, config={"method": "feddst+fedprox"})
-    with pytest.raises(
-        CheckpointError, match=r"row feddst has method 'feddst' in one and 'feddst\+fedprox' in another"
+
+    def beside(**options: Any) -> Record:
+        """A record of FedDST alone, with these options besides."""
+        own = {name.replace("__", "."): value for name, value in options.items()}
+        return replace(by_hand, rows=(replace(feddst, config={**feddst.config, **own}),))
+
+    here = beside(engine__kind="native", cap_gib=1.0, rounds=3, prunefl__every=7, sparsity__level=0.8)
+    for other in (
+        beside(engine__kind="stacked", cap_gib=4.0, rounds=0, prunefl__every=8, sparsity__level=0.8),
+        beside(sparsity__level=0.8),
     ):
-        joined([by_hand, replace(by_hand, rows=(otherwise,))])
-    unmade = replace(otherwise, runs=())
-    assert joined([by_hand, replace(by_hand, rows=(unmade,))]).rows == by_hand.rows
+        assert joined([here, other]).rows == here.rows
+    for other, words in (
+        (beside(sparsity__level=0.9), r"row feddst has sparsity.level 0.8 in one and 0.9 in another"),
+        (beside(), r"row feddst has sparsity.level 0.8 in one and 'nothing' in another"),
+    ):
+        with pytest.raises(CheckpointError, match=words):
+            joined([here, other])
+    unmade = replace(feddst, config={"method": "feddst", "sparsity.level": 0.9}, runs=())
+    assert joined([here, replace(here, rows=(unmade,))]).rows == here.rows
 
 
 def test_the_command_writes_a_record_and_overwrites_none(
@@ -79,5 +102,9 @@ def test_the_command_writes_a_record_and_overwrites_none(
     assert "FedDST" in (tmp_path / "out/table.md").read_text()
     assert main(words) == 2
     assert "out is not empty" in capsys.readouterr().err
+    assert main([str(tmp_path / name) for name in ("more", "a", "a")]) == 2
+    assert "named twice" in capsys.readouterr().err
+    assert main([str(tmp_path / name) for name in ("a/record.json/more", "a", "b")]) == 2
+    assert "a/record.json/more" in capsys.readouterr().err
     assert main(words[:1]) == 2
     assert "usage" in capsys.readouterr().err

@@ -167,7 +167,8 @@ def test_rows_may_differ_in_how_data_are_divided(kind: str, file: Path, tmp_path
             load_file(path / "checkpoint.safetensors")
             for path in (tmp_path / "study" / f"{row.name}-seed8", tmp_path / row.name)
         )
-        torch.testing.assert_close(there, here)  # some processors round otherwise where models are stacked
+        error = 1e-5 if kind == "stacked" else 0.0  # some processors round otherwise where models are stacked
+        torch.testing.assert_close(there, here, rtol=error, atol=error)
 
 
 def test_caps_end_the_runs(file: Path) -> None:

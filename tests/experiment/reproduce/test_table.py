@@ -136,6 +136,7 @@ def test_a_directory_belongs_to_one_reproduction(by_hand: Record, tmp_path: Path
     rows = [row.name for row in by_hand.rows]
     assert earlier(tmp_path / "new", "table1", "paper", by_hand.data, rows) is None
     save_record(by_hand, tmp_path)
+    (tmp_path / "feddst-seed1").mkdir()
     assert earlier(tmp_path, "table1", "paper", by_hand.data, [*rows, "another"]) == by_hand
     assert earlier(tmp_path, "table1", "paper", by_hand.data, ["feddst", "randommask"]) == by_hand  # fedavgm has no run
     with pytest.raises(CheckpointError, match=r"holds another reproduction: table1 / paper / MNIST.*, not table1 / "):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from feddst.errors import CheckpointError, FeddstError
+from feddst.experiment.config import affects, method_named
 from feddst.experiment.reproduce.carry_out import write_reports
 from feddst.experiment.reproduce.record import Maker, Record, RecordedRow, RecordedRun, load_record
 from feddst.experiment.storage import occupied
@@ -45,25 +46,34 @@ def joined(records: Sequence[Record]) -> Record:
 
 def _joined_row(rows: Sequence[RecordedRow]) -> RecordedRow:
     made = [row for row in rows if row.runs] or rows[:1]
+    first = _fixed(made[0].config)
     for other in made[1:]:
-        for name in _fixed(made[0].config) & _fixed(other.config):
-            one, two = made[0].config[name], other.config[name]
+        also = _fixed(other.config)
+        for name in first | also:
+            one, two = first.get(name, "nothing"), also.get(name, "nothing")
             if one != two:
                 raise CheckpointError(
                     f"records cannot be joined: row {other.name} has {name} {one!r} in one and {two!r} in another"
                 )
     runs = _grouped((run for row in made for run in row.runs), lambda run: run.seed)
-    furthest = [max(same, key=lambda run: run.rows[-1].round if run.rows else 0) for same in runs]
-    return replace(made[0], runs=tuple(sorted(furthest, key=_seed)))
+    return replace(
+        made[0], runs=tuple(max(same, key=_progress) for same in sorted(runs, key=lambda same: same[0].seed))
+    )
 
 
-def _seed(run: RecordedRun) -> int:
-    return run.seed
+def _progress(run: RecordedRun) -> tuple[int, bool]:
+    """How far a run has come."""
+    return (run.rows[-1].round if run.rows else 0), bool(run.stopped_by)
 
 
-def _fixed(config: Mapping[str, Any]) -> set[str]:
-    """The options that runs must share; those that one version of this package lacks are not among both of two."""
-    return {name for name in config if name not in _FREE and not name.startswith("engine.")}
+def _fixed(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that runs must share: those that do something for their method, but for the free ones."""
+    kinds = [method_named(str(config["method"]))]
+    return {
+        name: value
+        for name, value in config.items()
+        if affects(name, kinds) and name not in _FREE and not name.startswith("engine.")
+    }
 
 
 def _makers(records: Sequence[Record]) -> tuple[Maker, ...]:
@@ -89,10 +99,12 @@ def main(words: list[str]) -> int:
     try:
         if occupied(out):
             raise CheckpointError(f"{out} is not empty: choose another directory")
+        if len({folder.resolve() for folder in folders}) < len(folders):
+            raise CheckpointError("a directory is named twice")
         record = joined([load_record(folder) for folder in folders])
         out.mkdir(parents=True, exist_ok=True)
         write_reports(record, out)
-    except FeddstError as error:
+    except (FeddstError, OSError) as error:
         print(f"join: {error}", file=sys.stderr)
         return 2
     return 0

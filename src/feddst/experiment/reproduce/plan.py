@@ -50,8 +50,11 @@ class PlannedRow:
     def bits_a_weight(self) -> float:
         """About what an update costs, over all weights of the model: the less, the more rounds fit under a cap."""
         config = self.runs[0].config
-        sparse = "sparsity" in {field.name for field in fields(method_named(config.method))}
-        return nominal_bits(config.wire.values) * (1 - config.sparsity.level if sparse else 1)
+        own = {field.name for field in fields(method_named(config.method))}
+        sparsity = config.sparsity.level if "sparsity" in own else 0.0
+        if "sprout" in own:
+            sparsity = max(sparsity, config.sprout.start)
+        return nominal_bits(config.wire.values) * (1 - sparsity)
 
 
 def plan(config: Request, out: Path, changes: Mapping[str, Any]) -> list[PlannedRow]:

@@ -31,7 +31,7 @@ PATIENCE = 0.1
 def play_rows(rows: Sequence[PlannedRow], dataset: Dataset, listener: Listener, at_once: int) -> TrainingError | None:
     """Play rows as far as the listener lets them; one that cannot go on does not stop the others.
 
-    Returns the first failure.
+    Returns a failure, if there was one.
     """
     parts = divided(rows, at_once)
     if at_once == 1 or len(parts) == 1:

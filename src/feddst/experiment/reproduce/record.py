@@ -108,8 +108,9 @@ class Record:
 
     @property
     def missing(self) -> int:
-        """How many runs have not come to their end."""
-        return len(self.rows) * self.seeds - sum(bool(run.stopped_by) for row in self.rows for run in row.runs)
+        """How many runs have not come to their end, or to one before the last cap."""
+        settled = sum(run.settled(self.caps[-1]) for row in self.rows for run in row.runs)
+        return len(self.rows) * self.seeds - settled
 
     def complete(self, names: Iterable[str], seeds: Iterable[int]) -> bool:
         """Whether these rows have come to their end with each of these seeds."""
@@ -151,7 +152,7 @@ def load_record(folder: Path) -> Record:
 
 
 def earlier(folder: Path, target: str, reading: str, data: str, rows: Collection[str]) -> Record | None:
-    """The record that a directory holds already, if any; raises if it holds something else, or runs of other rows."""
+    """The record that a directory holds already, if any; raises if it holds something else, or not what it is of."""
     if not occupied(folder):
         return None
     if not (folder / RECORD).is_file():
@@ -165,6 +166,11 @@ def earlier(folder: Path, target: str, reading: str, data: str, rows: Collection
         raise CheckpointError(
             f"{folder} holds runs of other rows, {', '.join(others)}: if they are of another study of this name, "
             "choose another directory with --out"
+        )
+    runs = [run.path for row in found.rows for run in row.runs]
+    if runs and not any((folder / run).is_dir() for run in runs):
+        raise CheckpointError(
+            f"{folder} holds a record without its runs, {runs[0]} for one, and would lose it: choose another directory"
         )
     return found
 

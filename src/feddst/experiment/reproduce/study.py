@@ -11,8 +11,8 @@ data.held_out = 10000
 title = "RandomMask"
 options = { method = "randommask" }
 [rows.moving]
-title = "Sprout"
-options = { method = "sprout", sprout.alpha = 0.05 }
+title = "FedDST"
+options = { method = "feddst", readjust.alpha = 0.05 }
 """
 
 import math

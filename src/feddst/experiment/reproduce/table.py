@@ -25,7 +25,7 @@ def settings(record: Record) -> str:
 def cell(record: Record, row: RecordedRow, cap_gib: float) -> Cell:
     """What the runs of a row reached under one cap, with two decimals as in the paper."""
     values = tuple(row.best(cap_gib).values())
-    short = any(run.stopped_by and run.ended_before(cap_gib) for run in row.runs)
+    short = any(run.settled(cap_gib) and run.ended_before(cap_gib) for run in row.runs)
     return Cell(values, short, 0 < len(values) < record.seeds, decimals=2)
 
 
