@@ -5,7 +5,7 @@ import pytest
 
 from feddst.experiment import CompareConfig, Comparison, Row
 from feddst.experiment.comparison import Curve
-from feddst.experiment.plots import _spread_out, accuracy_against_upload, band
+from feddst.experiment.plots import Picture, _set_up, _spread_out, accuracy_against_upload, band, new_figure
 
 
 def row(number: int, mib: float, accuracy: float | None) -> Row:
@@ -57,3 +57,14 @@ def test_a_picture_is_drawn_and_drawn_again(tmp_path: Path, seeds: tuple[int, ..
         accuracy_against_upload(comparison, tmp_path / "accuracy.png")
     assert (tmp_path / "accuracy.png").read_bytes().startswith(b"\x89PNG")
     assert [path.name for path in tmp_path.iterdir()] == ["accuracy.png"]
+
+
+@pytest.mark.parametrize(("caps", "scale"), [((0.001, 0.01), "linear"), ((0.0002, 0.01), "log")])
+def test_caps_far_apart_have_a_logarithmic_axis(caps: tuple[float, ...], scale: str) -> None:
+    axes = new_figure().add_subplot()
+    axes.plot([0.1, 10], [20, 30])
+    _set_up(axes, Picture("two caps", [], "measured", caps, shaded=False))
+    assert axes.get_xscale() == scale
+    left, right = axes.get_xlim()
+    assert left <= 1024 * caps[0]
+    assert right >= 1024 * caps[-1]

@@ -30,6 +30,8 @@ APART = 0.02
 GRID = 200
 MANY_SEEDS = 5
 """From so many seeds on a band leaves out the lowest and the highest quarter."""
+WIDE = 50
+"""Caps as far apart as this, by their ratio, have a logarithmic axis."""
 
 
 @dataclass(frozen=True)
@@ -169,6 +171,9 @@ def _set_up(axes: "Axes", picture: Picture) -> None:
     reach = axes.dataLim.x1 * 1.25 if axes.lines else 0.0
     caps = [cap for cap in picture.caps if cap * 1024 <= reach]
     axes.set_xlim(0, max([axes.get_xlim()[1], *(cap * 1024 for cap in caps)]))
+    if caps and max(caps) >= WIDE * min(caps):
+        axes.set_xscale("log")
+        axes.set_xlim(left=512 * min(caps))
     for cap in caps:
         axes.axvline(cap * 1024, color=GREY, linewidth=0.7, dashes=(4, 3), zorder=0)
         axes.annotate(
