@@ -568,7 +568,9 @@ def thrift_on_mnist() -> Iterator[str]:
     record("sprout-mnist")
     reported, mib = thrift()
     yield from accuracies("thrifty-mnist")
-    yield gains("thrifty-mnist", "difference", "sprout", "randommask")
+    yield gains("thrifty-mnist", "Sprout − RandomMask, thrifty", "sprout", "randommask")
+    yield gains("thrifty-mnist", "Sprout − RandomMask, by the root, S = 0.98", "sprout", "root-98")
+    assert "−" not in difference("thrifty-mnist", "sprout", "root-98", 0.005)
     yield f"The paper's FedDST has {reported:.2f} % at 4 GiB. Here that takes {mib:.1f} MiB,"
     yield f"{100 * mib / 4096:.2f} % of them"
 
