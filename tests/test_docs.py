@@ -21,7 +21,8 @@ from feddst.experiment.reproduce import Record, load_record
 from feddst.experiment.reproduce.paired import paired_difference
 from feddst.experiment.reproduce.paper import PAPER
 from feddst.experiment.reproduce.record import RecordedRow
-from feddst.experiment.reproduce.table import NOTHING, cell
+from feddst.experiment.reproduce.table import cell
+from feddst.experiment.wording import NOTHING
 from feddst.methods import Sprout
 from feddst.models import ModelConfig, network, prunable_layers
 from feddst.models.flops import multiply_adds

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from feddst.experiment.comparison import Comparison
 from feddst.experiment.metrics import GIB, MIB
-from feddst.experiment.wording import WAYS
+from feddst.experiment.wording import NOTHING, WAYS
 
 SHORT, PARTIAL = "*", "†"
 MANY = 6
@@ -41,7 +41,7 @@ class Cell:
     def __str__(self) -> str:
         marks = SHORT * self.short + PARTIAL * self.partial
         if not self.values:
-            return "–" + marks
+            return NOTHING + marks
         spread = f" ± {self.spread:.{self.decimals}f}" if len(self.values) > 1 else ""
         return f"{self.mean:.{self.decimals}f}{spread}{marks}"
 
@@ -160,7 +160,7 @@ def headline(comparison: Comparison) -> str:
 
 
 def _mean_mib(totals: list[int]) -> str:
-    return f"{8 * statistics.mean(totals) / MIB:,.1f}" if totals else "–"
+    return f"{8 * statistics.mean(totals) / MIB:,.1f}" if totals else NOTHING
 
 
 def _against(main: Cell, label: str, other: Cell) -> str:

@@ -10,6 +10,8 @@ WAYS: Mapping[Accounting, str] = {
     "published": "as the published code adds it up",
 }
 """How an upload was counted, in words."""
+NOTHING = "–"
+"""In place of a number that there is none of."""
 
 
 def percent(share: float, decimals: int = 1) -> str:

@@ -113,17 +113,22 @@ class Sprout(RandomMask):
         spread = self.sparsity.distribution if self.sprout.spread == "same" else self.sprout.spread
         return Sparsity(self.sprout.start, spread)
 
+    @property
+    def changes(self) -> bool:
+        """Whether the network ends otherwise than it begins."""
+        return self.first != self.sparsity
+
     def due(self, r: int) -> bool:
         """Whether the mask may change after round r."""
-        sprout, changes = self.sprout, self.first != self.sparsity
-        last = max(sprout.until, sprout.end + sprout.every) if changes else sprout.until
+        sprout = self.sprout
+        last = max(sprout.until, sprout.end + sprout.every) if self.changes else sprout.until
         return r % sprout.every == 0 and r < last
 
     def budgets(self, layers: tuple[Layer, ...], r: int) -> dict[str, int]:
         """How many weights each layer has after round r: from first to last they change by the same factor a round."""
         layers = tuple(sorted(layers, key=lambda layer: layer.name))  # whoever asks, the same halves are rounded up
         last = self.sparsity.budgets(layers)
-        if self.first == self.sparsity:
+        if not self.changes:
             return last
         first, done = self.first.budgets(layers), self.sprout.done(r)
         last = grown(first, last)
@@ -145,7 +150,7 @@ class Sprout(RandomMask):
 
     def next_budgets(self, state: ServerState, r: int) -> Mapping[str, int]:
         """How many weights each layer shall have after round r's change; dealing leaves it one at least."""
-        planned = state.budgets if self.first == self.sparsity else self.budgets(_layers(state), r)
+        planned = self.budgets(_layers(state), r) if self.changes else state.budgets
         if self.sprout.layers == "fixed":
             return planned
         whole, share = sum(planned.values()), self.sprout.share(r)
@@ -191,11 +196,10 @@ class Sprout(RandomMask):
 
     def check(self) -> None:
         super().check()
-        sprout = self.sprout
-        changes, level = self.first != self.sparsity, self.sparsity.level
+        sprout, level = self.sprout, self.sparsity.level
         for name, usual, used in (
-            ("drop", "magnitude", changes and sprout.start <= level),
-            ("where", "random", changes),
+            ("drop", "magnitude", self.changes and sprout.start <= level),
+            ("where", "random", self.changes),
             ("layers", "fixed", sprout.start != level),
         ):
             if getattr(sprout, name) != usual and not used and not sprout.replaces:

@@ -12,9 +12,8 @@ from feddst.experiment.metrics import Row
 from feddst.experiment.pace import Pace
 from feddst.experiment.reproduce.plan import PlannedRow, PlannedRun
 from feddst.experiment.run import Run
-from feddst.experiment.wording import counted, duration, percent
+from feddst.experiment.wording import NOTHING, counted, duration, percent
 
-NOTHING = "–"
 EVERY = 5.0
 """Seconds between two lines."""
 LEAST = 0.005

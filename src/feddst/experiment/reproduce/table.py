@@ -7,10 +7,9 @@ from feddst.experiment.reproduce.paired import Difference, paired_difference, pa
 from feddst.experiment.reproduce.paper import PAPER, Reported
 from feddst.experiment.reproduce.record import STUDY, Maker, Record, RecordedRow
 from feddst.experiment.tables import Cell, escaped, meanings, pipes
-from feddst.experiment.wording import WAYS, counted, duration
+from feddst.experiment.wording import NOTHING, WAYS, counted, duration
 
 TABLE = "table.md"
-NOTHING = "–"
 _COMPARED = "Differences on the same seeds, in points, with 95 % bootstrap intervals over seeds:"
 _READINGS = {"paper": "the paper's text", "published": "its published code"}
 
