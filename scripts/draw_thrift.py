@@ -100,7 +100,7 @@ def draw(data: str, path: Path) -> None:
     axes.set_ylim(min(cell.mean for cells in said.values() for cell in cells) - BELOW, min(100.0, axes.get_ylim()[1]))
     axes.set_xlim(FIRST_MIB, 1024 * max(caps) * 1.3)
     axes.set_xlabel("upload [MiB], measured (the paper's points: by its formula)")
-    axes.legend(loc="lower right", frameon=False, fontsize=8)
+    axes.legend(loc="best", frameon=False, fontsize=8)
     tidy(axes, f"{thrifty.data}\nbest accuracy so far, mean over seeds")
     name_lines(axes, ends)
     save_png(figure, path)

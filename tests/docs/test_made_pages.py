@@ -166,9 +166,10 @@ def test_the_picture_of_slow_links(tmp_path: Path, script_named: Callable[[str],
     alike(tmp_path / "made.png", ROOT / "docs/slow-network.png")
 
 
-def test_the_picture_of_thrift(tmp_path: Path, script_named: Callable[[str], ModuleType]) -> None:
-    script_named("draw_thrift").draw("mnist", tmp_path / "made.png")
-    alike(tmp_path / "made.png", ROOT / "docs/thrift-mnist.png")
+@pytest.mark.parametrize("data", ["mnist", "cifar10"])
+def test_the_picture_of_thrift(data: str, tmp_path: Path, script_named: Callable[[str], ModuleType]) -> None:
+    script_named("draw_thrift").draw(data, tmp_path / "made.png")
+    alike(tmp_path / "made.png", ROOT / f"docs/thrift-{data}.png")
 
 
 def test_the_picture_of_growth(tmp_path: Path, script_named: Callable[[str], ModuleType]) -> None:

@@ -204,6 +204,16 @@ def test_the_record_holds_how_it_was_made(small_mnist: Dataset, tmp_path: Path) 
     assert content["rows"][0]["config"]["local.epochs"] == 2
 
 
+def test_the_record_holds_every_command_that_has_made_some_of_it(tmp_path: Path) -> None:
+    def called(*rows: str) -> str:
+        config = updated(ReproduceConfig("table1"), {"rows": rows, "seeds": 1, "rounds": 1})
+        return reproduce(config, out=tmp_path, overseer=Listener()).command
+
+    first = "feddst reproduce table1 --seeds 1 --rows fedavgm --rounds 1"
+    both = f"{first}; feddst reproduce table1 --seeds 1 --rows randommask --rounds 1"
+    assert [called("fedavgm"), called("randommask"), called("fedavgm", "randommask")] == [first, both, both]
+
+
 def test_other_peoples_directories_are_left_alone(small_mnist: Dataset, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(CheckpointError, match="is not empty and holds no reproduction"):

@@ -23,7 +23,9 @@ from feddst.experiment.reproduce.record import (
     Maker,
     Record,
     RecordedRow,
+    commands,
     earlier,
+    makers,
     recorded_row,
     save_record,
     shared_config,
@@ -59,18 +61,22 @@ def reproduce(
     described = _described(config, data, changes)
     before = earlier(path, config.subject, config.reading, described, [row.name for row in config.all_rows()])
     rows = plan(config, path, changes)
-    record = _empty(config, described, before, reproducible=data is None and not changes)
+    own = command(config) if data is None and not changes else ""
+    record = _empty(config, described, before, own)
     failure: TrainingError | None = None
     if any(row.unfinished for row in rows):
         dataset = _load(config, rows) if data is None else data
-        record = _begun(record, config, path)
+        maker = Maker(commit() or f"version {__version__}", device(config.engine), torch.__version__)
+        record = replace(record, command=commands([record.command, own]), made=makers([*record.made, maker]))
+        _begin(record, path)
         overall = Overall(rows, overseer or ProgressLines(), _deadline(config.minutes))
         try:
             failure = play_rows([row for row in rows if row.unfinished], dataset, overall, config.at_once)
         except CheckpointError:
             write_reports(replace(record, **_found(config, rows, changes)), path)
             raise
-        record = _timed(record, time.monotonic() - began)
+        seconds = time.monotonic() - began
+        record = replace(record, made=makers([*record.made, replace(maker, seconds=seconds)]))
     record = replace(record, **_found(config, rows, changes))
     write_reports(record, path)
     if failure is not None:
@@ -117,14 +123,14 @@ def _deadline(minutes: float) -> float:
     return time.monotonic() + 60 * minutes if minutes else math.inf
 
 
-def _empty(config: Request, data: str, before: Record | None, reproducible: bool) -> Record:
-    """The record before anything is played."""
+def _empty(config: Request, data: str, before: Record | None, own: str) -> Record:
+    """The record before anything is played; `own` is the command line of this call."""
     rows = before.rows if before is not None else ()
     return Record(
         target=config.subject,
         reading=config.reading,
         data=data,
-        command=command(config) if reproducible else "",
+        command=before.command if before is not None else own,
         made=before.made if before is not None else (),
         seeds=_seeds(config, rows),
         caps=config.caps,
@@ -142,24 +148,13 @@ def _seeds(config: Request, rows: Sequence[RecordedRow]) -> int:
     return len({run.seed for row in rows for run in row.runs} | set(config.wanted_seeds()))
 
 
-def _begun(record: Record, config: Request, path: Path) -> Record:
-    """Mark the directory as the reproduction's, and note with what it is made."""
+def _begin(record: Record, path: Path) -> None:
+    """Mark the directory as the reproduction's."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CheckpointError(f"cannot create {path}: {error.strerror or error}") from None
-    maker = Maker(commit() or f"version {__version__}", device(config.engine), torch.__version__)
-    others = [old for old in record.made if replace(old, seconds=0.0) != maker]
-    seconds = sum(old.seconds for old in record.made if old not in others)
-    record = replace(record, made=(*others, replace(maker, seconds=seconds)))
     save_record(record, path)
-    return record
-
-
-def _timed(record: Record, seconds: float) -> Record:
-    """The record with the time of a call added to its last maker's."""
-    *others, last = record.made
-    return replace(record, made=(*others, replace(last, seconds=last.seconds + seconds)))
 
 
 def _found(config: Request, rows: Sequence[PlannedRow], changes: Mapping[str, Any]) -> dict[str, Any]:

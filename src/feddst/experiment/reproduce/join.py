@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from feddst.errors import CheckpointError, FeddstError
 from feddst.experiment.config import affects, method_named
 from feddst.experiment.reproduce.carry_out import write_reports
-from feddst.experiment.reproduce.record import Maker, Record, RecordedRow, RecordedRun, load_record
+from feddst.experiment.reproduce.record import Record, RecordedRow, RecordedRun, commands, load_record, makers
 from feddst.experiment.storage import occupied
 
 T = TypeVar("T")
@@ -35,8 +35,8 @@ def joined(records: Sequence[Record]) -> Record:
     rows = tuple(map(_joined_row, _grouped((row for record in records for row in record.rows), lambda row: row.name)))
     return replace(
         first,
-        command="; ".join(dict.fromkeys(record.command for record in records if record.command)),
-        made=_makers(records),
+        command=commands(record.command for record in records),
+        made=makers(maker for record in records for maker in record.made),
         seeds=len({run.seed for row in rows for run in row.runs}) or first.seeds,
         caps=tuple(sorted({cap for record in records for cap in record.caps})),
         rows=rows,
@@ -74,12 +74,6 @@ def _fixed(config: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in config.items()
         if affects(name, kinds) and name not in _FREE and not name.startswith("engine.")
     }
-
-
-def _makers(records: Sequence[Record]) -> tuple[Maker, ...]:
-    """Everything that these were made with, once each, with the seconds of all."""
-    same = _grouped((maker for record in records for maker in record.made), lambda made: replace(made, seconds=0.0))
-    return tuple(replace(makers[0], seconds=sum(maker.seconds for maker in makers)) for makers in same)
 
 
 def _grouped(items: Iterable[T], key: Callable[[T], Any]) -> list[list[T]]:

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import accumulate, product
 from pathlib import Path
 from typing import Any
@@ -83,9 +83,25 @@ class Maker:
     seconds: float = 0.0
 
 
+def makers(several: Iterable[Maker]) -> tuple[Maker, ...]:
+    """Each of these once, in the order in which they appear, with the seconds of all that are the same."""
+    seconds: dict[Maker, float] = {}
+    for one in several:
+        same = replace(one, seconds=0.0)
+        seconds[same] = seconds.get(same, 0.0) + one.seconds
+    return tuple(replace(one, seconds=long) for one, long in seconds.items())
+
+
+def commands(several: Iterable[str]) -> str:
+    """These command lines as one, each once; what is empty, or several already, may be among them."""
+    return "; ".join(dict.fromkeys(one for line in several for one in line.split("; ") if one))
+
+
 @dataclass(frozen=True)
 class Record:
     """All that a reproduction has found so far. `seeds` is how many a row should have.
+
+    `command` are the command lines that have made it, with a semicolon between them if they differ.
 
     `compared` are a study's pairs of rows to be compared; `usual` names the row that all others of a sweep are compared
     with, the one with the paper's own value. Both are empty for a table of the paper. `symbol` is what a sweep varies.
