@@ -96,6 +96,28 @@ def test_what_leaves_the_mask_starts_anew() -> None:
     assert state.params["w"][0, 1] == 0
 
 
+def test_what_enters_may_begin_with_the_mean_of_its_layer() -> None:
+    method = FedDSTAdam(sparsity=Sparsity(0.5), adaptive=replace(OPTIONS, entering="layer"))
+    state = round_with(method, method.init(MODEL, seed=0), [5, -5], 0.5)  # by 1 and 2, so that v is 0.01 and 0.04
+    v = state.extra["v/w"]
+    assert v.flatten().tolist() == pytest.approx([0.01, 0.04, 0.025, 0.025], abs=1e-6)
+    assert state.extra["m/w"].flatten().tolist() == pytest.approx([0.1, -0.2, 0, 0])
+    theta = state.params["w"][0, 0].item()
+    state = round_with(method, state, [theta, 9.0], 0.5, mask=[True, False, True, False])
+    stayed, entered = 0.99 * 0.01, 0.99 * 0.025 + 0.01 * 81
+    assert state.extra["v/w"].flatten().tolist() == pytest.approx(
+        [stayed, (stayed + entered) / 2, entered, (stayed + entered) / 2], abs=1e-5
+    )
+    assert state.extra["m/w"].flatten().tolist() == pytest.approx([0.09, 0, 0.9, 0])
+
+
+def test_a_layer_without_weights_has_no_mean_to_begin_with() -> None:
+    method = FedDSTAdam(sparsity=Sparsity(0.5), adaptive=replace(OPTIONS, entering="layer"))
+    state = method.init(MODEL, seed=0)
+    kept = method.forget(state.extra, {"w": torch.zeros(2, 2, dtype=torch.bool)})
+    assert kept["v/w"].flatten().tolist() == pytest.approx([1e-6] * 4)
+
+
 def test_a_weight_that_nobody_holds_does_not_move() -> None:
     method = FedDSTAdam(sparsity=Sparsity(0.5), adaptive=OPTIONS)
     state = method.init(MODEL, seed=0)

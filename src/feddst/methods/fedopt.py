@@ -2,13 +2,15 @@
 
 With Δ = mean(θ_c) − θ the server keeps m ← β₁m + (1−β₁)Δ and a second moment v, and steps θ ← θ + η·m/(√v + τ).
 Adagrad: v ← v + Δ²; Adam: v ← β₂v + (1−β₂)Δ²; Yogi: v ← v − (1−β₂)Δ²·sign(v − Δ²). At first m = 0 and v = τ². On sparse
-updates Δ is 0 where no client holds a weight, and m and v start anew where a weight leaves the mask.
+updates Δ is 0 where no client holds a weight, and m and v start anew where a weight leaves the mask, so that it finds
+them so when it enters again. With v = τ² its first steps are larger than those of others, whose v may be much larger:
+noise, where many weights enter. `adaptive.entering` can give them the mean v of their layer instead.
 """
 
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -30,6 +32,9 @@ class Adaptive:
     beta1: float = option(0.9, "β₁: decay of the mean change", at_least=0, below=1)
     beta2: float = option(0.99, "β₂: decay of the second moment", at_least=0, below=1)
     tau: float = option(1e-3, "τ: what is added to √v; v begins at τ²", above=0)
+    entering: Literal["anew", "layer"] = option(
+        "anew", "v of a weight that enters the mask: as at first, or the mean of those in its layer's mask"
+    )
 
 
 @dataclass(frozen=True)
@@ -62,14 +67,18 @@ class FedOpt(FedAvgM):
         return params, extra
 
     def forget(self, extra: Tensors, masks: Masks) -> Tensors:
-        fresh = {"m": 0.0, "v": self.adaptive.tau**2}
-        rest = super().forget(extra, masks)
-        return {key: _restarted(key, value, masks, fresh) for key, value in rest.items()}
+        kept = dict(super().forget(extra, masks))
+        for name, mask in masks.items():
+            m, v = kept[f"m/{name}"], kept[f"v/{name}"]
+            kept[f"m/{name}"] = torch.where(mask, m, 0.0)
+            kept[f"v/{name}"] = torch.where(mask, v, self.entering(v, mask))
+        return kept
 
-
-def _restarted(key: str, value: Tensor, masks: Masks, fresh: Mapping[str, float]) -> Tensor:
-    slot, _, name = key.partition("/")
-    return torch.where(masks[name], value, fresh[slot]) if slot in fresh and name in masks else value
+    def entering(self, v: Tensor, mask: Tensor) -> float:
+        """The v that a weight outside the mask of a layer shall enter with."""
+        if self.adaptive.entering == "anew" or not mask.any():
+            return self.adaptive.tau**2
+        return float(v[mask].double().mean())
 
 
 @dataclass(frozen=True)
