@@ -165,6 +165,22 @@ def test_a_layer_of_real_size_with_many_zero_gradients(zeros: float) -> None:
         assert torch.equal(top(score, count, among=among, held=mask), by_definition(score, count, among, mask))
 
 
+@given(
+    st.integers(2000, 20_000),
+    st.integers(0, 400),
+    st.sampled_from([1, 2, 5, 1000]),
+    st.sampled_from([0.0, 0.5, 1.0, 2.0]),
+    st.integers(0, 2**32),
+)
+def test_a_sample_that_misleads_changes_nothing(n: int, count: int, levels: int, factor: float, seed: int) -> None:
+    """Scores of few or many levels, of which those in the sample are smaller than others, or larger."""
+    draws = np.random.default_rng(seed)
+    score = torch.from_numpy(draws.integers(levels, size=(2, n))).float()
+    score[:, ::61] *= factor
+    among, held = (torch.from_numpy(draws.random((2, n)) < share) for share in (0.7, 0.3))
+    assert torch.equal(top(score, count, among=among, held=held), by_definition(score, count, among, held))
+
+
 def test_what_is_chosen_is_nobody_elses() -> None:
     among = bools("1100")
     found = top(torch.ones(1, 4), 2, among=among)

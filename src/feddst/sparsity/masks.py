@@ -14,6 +14,11 @@ from torch import Tensor
 from feddst.protocol.tensors import count_kept
 
 Flat = NDArray[np.bool_]
+Places = NDArray[np.intp]
+_ONE_IN = 61
+"""One score in so many is looked at for a guess: a prime, so that no width of a layer has a common period with it."""
+_AT_LEAST = 16
+"""How many of the sample lie above the guess at least."""
 
 
 def top(score: Tensor, count: int, *, among: Tensor | None = None, held: Tensor | None = None) -> Tensor:
@@ -63,22 +68,39 @@ def _by_selecting(score: Tensor, count: int, candidates: Tensor, held: Tensor | 
 
 def _selected(score: NDArray[Any], count: int, among: Flat, held: Flat) -> Flat:
     """One model's choice; all arrays are [n]."""
-    least = _nth_largest(score, count, among)
-    chosen: Flat = (score > least) & among
-    level = np.flatnonzero((score == least) & among)
-    held_first = np.concatenate([level[held[level]], level[~held[level]]])
-    chosen[held_first[: count - np.count_nonzero(chosen)]] = True
+    chosen = np.zeros_like(among)
+    if count:
+        places = _contenders(score, count, among)
+        values = score[places]
+        least = _nth_largest(values, count)
+        above, level = places[values > least], places[values == least]
+        held_first = np.concatenate([level[held[level]], level[~held[level]]])
+        chosen[above] = True
+        chosen[held_first[: count - len(above)]] = True
     return chosen
 
 
-def _nth_largest(score: NDArray[Any], n: int, among: Flat) -> Any:
-    """The n-th largest score among candidates; ∞ if n is 0.
+def _contenders(score: NDArray[Any], count: int, among: Flat) -> Places:
+    """Where candidates are that may be chosen: all of them, or those above a guess, if these are enough.
+
+    A sample tells how large about twice as many as are wanted must be. Where few of many are wanted, as in growth, that
+    is a tenth of the time.
+    """
+    sample = score[::_ONE_IN][among[::_ONE_IN]]
+    rank = 2 * count // _ONE_IN + _AT_LEAST
+    if 2 * rank < len(sample):
+        found = np.flatnonzero((score >= _nth_largest(sample, rank)) & among)
+        if len(found) >= count:
+            return found
+    return np.flatnonzero(among)
+
+
+def _nth_largest(score: NDArray[Any], n: int) -> Any:
+    """The n-th largest score, n ≥ 1.
 
     The order is turned around because numpy is slow where many equal numbers, as zeros among gradients, come first.
     """
-    if n == 0:
-        return np.inf
-    falling = -np.compress(among, score)
+    falling = -score
     falling.partition(n - 1)
     return -falling[n - 1]
 
