@@ -4,7 +4,7 @@
 
 For each data set with a record of its `thrifty` study one PNG, `thrift-mnist.png` or `thrift-cifar10.png`: the best
 accuracy so far, mean over seeds, against measured upload, and the paper's points from its Tables 1 and 2. Sprout in
-float32 is from its own study. Needs feddst[report].
+float32 and the RandomMask that it is compared with are from their own study. Needs feddst[report].
 """
 
 import sys
@@ -24,10 +24,10 @@ from feddst.experiment.reproduce.record import RECORD, Record, RecordedRow, load
 ROOT = Path(__file__).parents[1]
 DRAWN = {"mnist": ("table1", "table1-paper"), "cifar10": ("table2", "table2-paper")}
 """For each data set the paper's table, and the record of it."""
-PLAIN = ("fedavgm", "randommask", "feddst")
+PLAIN = ("fedavgm", "feddst")
 """The rows of a table that are drawn."""
-GROWN = "sprout-80"
-"""The row that is drawn of Sprout's own study."""
+GROWN = ("sprout-80", "randommask-80")
+"""The rows that are drawn of Sprout's own study."""
 MARKERS = {"feddst": "D", "randommask": "s"}
 """The paper's points, and how they are marked."""
 BELOW = 10.0
@@ -62,8 +62,9 @@ def best_so_far(row: RecordedRow) -> Line | None:
 def lines_of(thrifty: Record, grown: Record, plain: Record) -> Iterator[tuple[str, Line]]:
     """What is drawn, by name; rows that have nothing to show yet are left out."""
     rows = [(row.title, row) for row in thrifty.rows]
-    for record, names in ((grown, (GROWN,)), (plain, PLAIN)):
-        rows += [(f"{row.title}, float32", row) for name in names if (row := record.row(name)) is not None]
+    again = f"Table {plain.target.removeprefix('table')} made again"
+    for record, names, words in ((grown, GROWN, "float32"), (plain, PLAIN, again)):
+        rows += [(f"{row.title}, {words}", row) for name in names if (row := record.row(name)) is not None]
     for name, row in rows:
         if (line := best_so_far(row)) is not None:
             yield name, line
@@ -100,8 +101,8 @@ def draw(data: str, path: Path) -> None:
     axes.set_ylim(min(cell.mean for cells in said.values() for cell in cells) - BELOW, min(100.0, axes.get_ylim()[1]))
     axes.set_xlim(FIRST_MIB, 1024 * max(caps) * 1.3)
     axes.set_xlabel("upload [MiB], measured (the paper's points: by its formula)")
-    axes.legend(loc="best", frameon=False, fontsize=8)
-    tidy(axes, f"{thrifty.data}\nbest accuracy so far, mean over seeds")
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncol=len(said), frameon=False, fontsize=8)
+    tidy(axes, f"{tables.data}\nbest accuracy so far, mean over seeds")
     name_lines(axes, ends)
     save_png(figure, path)
 

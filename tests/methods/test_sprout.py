@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import feddst
 from feddst.data import Dataset
 from feddst.errors import OptionError
-from feddst.methods import Sprout, SproutAdam, Sprouting
+from feddst.methods import Adaptive, Sprout, SproutAdam, Sprouting
 from feddst.methods.sprout import between, deal, expected_movement
 from feddst.protocol import InitialModel, Layer, ServerState, SparseSum, Update, count_active
 from feddst.sparsity import Distribution, Sparsity
@@ -221,6 +221,18 @@ def test_adam_forgets_what_has_left_and_movement_too() -> None:
         assert state.extra[f"movement/{name}"][~mask].eq(0).all()
         assert state.extra[f"movement/{name}"][mask].gt(0).any()
     assert count_active(state.masks) == dict(state.budgets)
+
+
+def test_with_adam_new_weights_may_begin_as_the_others_are() -> None:
+    sprout = moving(0.5, "erk", alpha=0.5)
+    method = SproutAdam(sparsity=sprout.sparsity, sprout=sprout.sprout, adaptive=Adaptive(entering="layer"))
+    before = round_of(method, round_of(method, method.init(model(), seed=0)))
+    state = round_of(method, before)
+    for name, mask in state.masks.items():
+        v, stayed = state.extra[f"v/{name}"], mask & before.masks[name]
+        assert torch.allclose(v[~stayed], v[stayed].mean())
+        assert v[stayed].mean() > 1e-5
+        assert (mask & ~stayed).any()
 
 
 @pytest.mark.parametrize("start", [0.8, 0.9])

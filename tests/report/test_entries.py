@@ -169,6 +169,12 @@ def test_a_record_gives_titles_caps_and_curves(record: Path) -> None:
     assert [point.accuracy for point in found.rows] == [0.5, 0.6]
 
 
+def test_every_command_of_a_record_says_where_its_runs_are(record: Path) -> None:
+    path, both = record / "record.json", ["feddst study x.toml --rows a", "feddst study x.toml --rows b"]
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"command": "; ".join(both)}))
+    assert content([record])["commands"]["runs"] == [f"{command} --out {record}" for command in both]
+
+
 def test_a_record_without_compute_or_parts_is_shown_with_what_it_has(record: Path) -> None:
     shown = content([record])
     assert [axis["key"] for axis in shown["axes"]] == ["measured", "formula", "rounds"]

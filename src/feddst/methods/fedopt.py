@@ -2,9 +2,9 @@
 
 With Δ = mean(θ_c) − θ the server keeps m ← β₁m + (1−β₁)Δ and a second moment v, and steps θ ← θ + η·m/(√v + τ).
 Adagrad: v ← v + Δ²; Adam: v ← β₂v + (1−β₂)Δ²; Yogi: v ← v − (1−β₂)Δ²·sign(v − Δ²). At first m = 0 and v = τ². On sparse
-updates Δ is 0 where no client holds a weight, and m and v start anew where a weight leaves the mask, so that it finds
-them so when it enters again. With v = τ² its first steps are larger than those of others, whose v may be much larger:
-noise, where many weights enter. `adaptive.entering` can give them the mean v of their layer instead.
+updates Δ is 0 where no client holds a weight, and what is kept of a weight outside the mask is m = 0 and v = τ². Those
+around a weight that enters may have a much larger v, so that its first steps are longer than theirs: with
+`adaptive.entering = "layer"` it enters with the mean v of its layer.
 """
 
 from abc import abstractmethod
@@ -33,7 +33,7 @@ class Adaptive:
     beta2: float = option(0.99, "β₂: decay of the second moment", at_least=0, below=1)
     tau: float = option(1e-3, "τ: what is added to √v; v begins at τ²", above=0)
     entering: Literal["anew", "layer"] = option(
-        "anew", "v of a weight that enters the mask: as at first, or the mean of those in its layer's mask"
+        "anew", "v of a weight that enters the mask: τ² as at first, or the mean v of its layer's active weights"
     )
 
 
@@ -71,10 +71,10 @@ class FedOpt(FedAvgM):
         for name, mask in masks.items():
             m, v = kept[f"m/{name}"], kept[f"v/{name}"]
             kept[f"m/{name}"] = torch.where(mask, m, 0.0)
-            kept[f"v/{name}"] = torch.where(mask, v, self.entering(v, mask))
+            kept[f"v/{name}"] = torch.where(mask, v, self.first_v(v, mask))
         return kept
 
-    def entering(self, v: Tensor, mask: Tensor) -> float:
+    def first_v(self, v: Tensor, mask: Tensor) -> float:
         """The v that a weight outside the mask of a layer shall enter with."""
         if self.adaptive.entering == "anew" or not mask.any():
             return self.adaptive.tau**2

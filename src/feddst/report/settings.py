@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from feddst.experiment.config import RunConfig
+from feddst.experiment.reproduce.record import each_command
 from feddst.methods import METHODS
 from feddst.options import as_words, flatten
 from feddst.report.entries import SAME, Entry, shown
@@ -49,11 +50,11 @@ def effective(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def commands(sources: Sequence[Source]) -> list[str]:
-    """What makes the runs: one command for a comparison or a reproduction, else one for each run that has one."""
+    """What makes the runs: what has made a comparison or a reproduction, else a command for each run that has one."""
     found: list[str] = []
     for source in sources:
         if source.command:
-            found.append(_into(source.command, source.path))
+            found += [_into(command, source.path) for command in each_command(source.command)]
         elif not source.python:
             found += [_into(run_command(run), run.path) for run in source.runs if not run.made_with.own]
     return list(dict.fromkeys(found))

@@ -10,7 +10,7 @@ from feddst.data import Dataset
 from feddst.errors import CheckpointError
 from feddst.experiment.reproduce import Record, load_record
 from feddst.experiment.reproduce.join import joined, main
-from feddst.experiment.reproduce.record import Maker, save_record
+from feddst.experiment.reproduce.record import Maker, commands, each_command, makers, save_record
 from feddst.experiment.reproduce.table import cell
 
 from .conftest import recorded, row
@@ -46,6 +46,14 @@ def test_of_a_run_made_twice_the_furthest_is_taken(by_hand: Record) -> None:
         assert set(found.made) == set(other.made)
 
 
+def test_each_command_and_each_maker_is_named_once() -> None:
+    one, two = "feddst study a.toml --data.root 'b; c'", "feddst study a.toml --rows x"
+    assert commands(["", one, f"{two}; {one}"]) == f"{one}; {two}"
+    assert each_command(f"{one}; {two}") == [one, two]
+    first, second = Maker("abc", "a machine", "2.6", 3.0), Maker("def", "a machine", "2.6", 1.0)
+    assert makers([first, second, first]) == (replace(first, seconds=6.0), second)
+
+
 def test_of_runs_as_long_the_finished_one_is_taken(by_hand: Record) -> None:
     done = by_hand.rows[1]
     halted = replace(done, runs=tuple(replace(run, stopped_by="", cap_gib=0.0) for run in done.runs))
@@ -78,11 +86,12 @@ def test_what_does_not_belong_together_is_not_joined(by_hand: Record) -> None:
     for other in (
         beside(engine__kind="stacked", cap_gib=4.0, rounds=0, prunefl__every=8, sparsity__level=0.8),
         beside(sparsity__level=0.8),
+        beside(),  # 0.8 is usual: what a record does not name was not an option when it was made
     ):
         assert joined([here, other]).rows == here.rows
     for other, words in (
         (beside(sparsity__level=0.9), r"row feddst has sparsity.level 0.8 in one and 0.9 in another"),
-        (beside(), r"row feddst has sparsity.level 0.8 in one and 'nothing' in another"),
+        (beside(sparsity__late=1), r"row feddst has sparsity.late 'nothing' in one and 1 in another"),
     ):
         with pytest.raises(CheckpointError, match=words):
             joined([here, other])

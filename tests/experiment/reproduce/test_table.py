@@ -77,6 +77,8 @@ def test_a_run_that_ended_for_its_rounds_is_marked(by_hand: Record) -> None:
     assert [line[-3] for line in table(ended)] == ["4 GiB", "98.50 ± 0.71*"]
     assert [line[-6] for line in table(ended)] == ["3 GiB", "97.00 ± 0.00"]
     assert partial(ended) == ""
+    [_, told] = differences(replace(by_hand, rows=(by_hand.rows[0], *rows)))
+    assert told[-2:] == ["+1.00 [1.00, 1.00]", "+1.00 (one seed)*"]
     assert "\n\n\\* ended before the cap for another reason" in markdown(ended)
 
 

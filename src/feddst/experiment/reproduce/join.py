@@ -11,9 +11,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from feddst.errors import CheckpointError, FeddstError
-from feddst.experiment.config import affects, method_named
+from feddst.experiment.config import RunConfig, affects, method_named
 from feddst.experiment.reproduce.carry_out import write_reports
-from feddst.experiment.reproduce.record import Record, RecordedRow, RecordedRun, commands, load_record, makers
+from feddst.experiment.reproduce.record import (
+    Record,
+    RecordedRow,
+    RecordedRun,
+    commands,
+    load_record,
+    makers,
+    plain_options,
+)
 from feddst.experiment.storage import occupied
 
 T = TypeVar("T")
@@ -67,11 +75,14 @@ def _progress(run: RecordedRun) -> tuple[int, bool]:
 
 
 def _fixed(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that runs must share: those that do something for their method, but for the free ones."""
+    """The options that runs must share: those that do something for their method, but for the free ones.
+
+    What a record does not name was not an option yet: the runs had what is usual now.
+    """
     kinds = [method_named(str(config["method"]))]
     return {
         name: value
-        for name, value in config.items()
+        for name, value in (plain_options(RunConfig()) | dict(config)).items()
         if affects(name, kinds) and name not in _FREE and not name.startswith("engine.")
     }
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from feddst.experiment.reproduce.record import STUDY, Record
+from feddst.experiment.tables import SHORT
 
 RESAMPLES = 10_000
 KEY = 2022
@@ -14,17 +15,22 @@ LEVEL = (2.5, 97.5)
 
 @dataclass(frozen=True)
 class Difference:
-    """The mean over seeds of one row's accuracy less another's, with the ends of its 95 % interval, in points."""
+    """The mean over seeds of one row's accuracy less another's, with the ends of its 95 % interval, in points.
+
+    `short` says that one of them ended before the cap although another round would have been under it.
+    """
 
     mean: float
     low: float
     high: float
     seeds: int
+    short: bool = False
 
     def __str__(self) -> str:
+        mark = SHORT * self.short
         if self.seeds == 1:
-            return f"{_signed(self.mean)} (one seed)"
-        return f"{_signed(self.mean)} [{_minus(self.low)}, {_minus(self.high)}]"
+            return f"{_signed(self.mean)} (one seed){mark}"
+        return f"{_signed(self.mean)} [{_minus(self.low)}, {_minus(self.high)}]{mark}"
 
 
 def paired_difference(first: Mapping[int, float], second: Mapping[int, float]) -> Difference | None:

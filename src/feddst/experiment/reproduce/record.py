@@ -94,7 +94,12 @@ def makers(several: Iterable[Maker]) -> tuple[Maker, ...]:
 
 def commands(several: Iterable[str]) -> str:
     """These command lines as one, each once; what is empty, or several already, may be among them."""
-    return "; ".join(dict.fromkeys(one for line in several for one in line.split("; ") if one))
+    return "; ".join(dict.fromkeys(one for line in several for one in each_command(line)))
+
+
+def each_command(lines: str) -> list[str]:
+    """The command lines that `commands` has made one of."""
+    return [line for line in re.split("; (?=feddst )", lines) if line]
 
 
 @dataclass(frozen=True)
@@ -146,9 +151,13 @@ def recorded_row(planned: PlannedRow, config: Mapping[str, Any], value: float | 
 
 def shared_config(planned: PlannedRow, fallback: Any) -> dict[str, Any]:
     """The options of a row's runs, without the seed, as JSON has them."""
-    config = flatten(planned.runs[0].config if planned.runs else fallback)
-    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in config.items()}
-    return {name: value for name, value in plain.items() if name != "seed"}
+    return plain_options(planned.runs[0].config if planned.runs else fallback)
+
+
+def plain_options(config: Any) -> dict[str, Any]:
+    """All options but the seed, as JSON has them."""
+    found = {name: list(value) if isinstance(value, tuple) else value for name, value in flatten(config).items()}
+    return {name: value for name, value in found.items() if name != "seed"}
 
 
 def save_record(record: Record, folder: Path) -> None:

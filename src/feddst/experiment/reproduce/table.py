@@ -1,6 +1,7 @@
 """A record as the paper's table, with the paper's own values beside it, and the paired differences."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from feddst.experiment.presets import STILL
 from feddst.experiment.reproduce.paired import Difference, paired_difference, pairs
@@ -77,8 +78,12 @@ def differences(record: Record) -> list[list[str]]:
 
 def difference(record: Record, first: str, second: str, cap_gib: float) -> Difference | None:
     """One row less another under a cap; None if they have no seed in common there."""
-    one, other = record.row(first), record.row(second)
-    return None if one is None or other is None else paired_difference(one.best(cap_gib), other.best(cap_gib))
+    rows = record.row(first), record.row(second)
+    if rows[0] is None or rows[1] is None:
+        return None
+    found = paired_difference(rows[0].best(cap_gib), rows[1].best(cap_gib))
+    short = any(cell(record, row, cap_gib).short for row in rows if row is not None)
+    return None if found is None else replace(found, short=short)
 
 
 def sentences(record: Record) -> list[str]:
