@@ -350,6 +350,7 @@ def _thrifty() -> Iterator[Preset]:
             **few,
             "sprout.begin": 600,
             "sprout.end": 2000,
+            "adaptive.entering": "layer",
             "cap_gib": 0.04,
         },
     )
