@@ -587,7 +587,13 @@ def thrift_on_cifar10() -> Iterator[str]:
     (reported, mib), (_, still), (_, small) = (thrift("cifar10", row) for row in ("sprout", "randommask", "root-98"))
     yield f"The paper's FedDST has {reported:.2f} % at 16 GiB. Here that takes {mib:.1f} MiB, "
     yield f"{100 * mib / 2**14:.2f} % of them, and RandomMask {still:.1f} MiB"
-    yield f"the static network of S = 0.98 takes {small:.1f} MiB"
+    yield f"the static network of S = 0.98, which Sprout is until round 600, takes {small:.1f} MiB"
+    (same, _), (also, _) = (after("thrifty-cifar10", row, 600) for row in ("sprout", "root-98"))
+    assert same == also
+    (grown, more), (static, less) = (after("thrifty-cifar10", row, 2000) for row in ("sprout", "root-98"))
+    assert more > less
+    yield f"and after 2,000 rounds has {static:.1f} %, where Sprout has {grown:.1f} % for more bytes"
+    yield f"To {less:.0f} MiB the last row but two is what it does"
 
 
 @on(README)
@@ -715,6 +721,29 @@ def after(name: str, row: str, rounds: int) -> tuple[float, float]:
     assert all(points[-1].round == rounds for points in runs)
     best = np.mean([max(100 * point.accuracy for point in points) for points in runs])
     return float(best), float(np.mean([points[-1].upload_bytes for points in runs]) / 2**20)
+
+
+@on(RESEARCH)
+def where_growing_hurts() -> Iterator[str]:
+    name = "entering-cifar10"
+    yield from accuracies(name)
+    yield headed(name, "minus the static network")
+    ways = {
+        "anew": "anew",
+        "layer": "as their layer's mean",
+        "erk": "to ERK, anew",
+        "erk-layer": "to ERK, as their layer's mean",
+    }
+    for row, words in ways.items():
+        yield gains(name, f"Sprout, {words}", row, "static")
+    static, *others = (f"{after(name, row, 800)[0]:.1f} %" for row in ("static", *ways))
+    yield "After 800 rounds the static network has {}, Sprout {}, with the layer's mean {}, ".format(
+        static, *others[:2]
+    )
+    yield "the layer's mean {}, to ERK {}, and with both {}: growth no longer costs accuracy".format(*others[1:])
+    level = [table_difference(record("plain-95-cifar10"), "grow-adam", "root-98-adam", cap) for cap in (0.16, 0.8, 1.6)]
+    assert all(one is not None and one.low <= 0 <= one.high for one in level)
+    yield "at S = 0.95 Sprout by the root, with Adam, is level with the static network of S = 0.98"
 
 
 @on(RESEARCH)

@@ -318,8 +318,6 @@ def _thrifty() -> Iterator[Preset]:
         "wire.feedback": True,
         "averaged": 0.99,
         "sparsity.level": 0.95,
-        "sparsity.distribution": "root",
-        "sprout.spread": "same",
         "rounds": 0,
     }
     yield Preset(
@@ -332,6 +330,8 @@ def _thrifty() -> Iterator[Preset]:
             **_PATHOLOGICAL,
             "local.lr": 0.02,
             **few,
+            "sparsity.distribution": "root",
+            "sprout.spread": "same",
             "sprout.begin": 100,
             "sprout.end": 500,
             "cap_gib": 0.01,
@@ -348,8 +348,8 @@ def _thrifty() -> Iterator[Preset]:
             "data.copies": 5,
             "local.epochs": 3,  # over five versions of each image: as many steps as usual
             **few,
-            "sprout.begin": 600,
-            "sprout.end": 2000,
+            "sprout.begin": 2000,
+            "sprout.end": 6000,
             "adaptive.entering": "layer",
             "cap_gib": 0.04,
         },
