@@ -741,9 +741,8 @@ def where_growing_hurts() -> Iterator[str]:
         static, *others[:2]
     )
     yield "the layer's mean {}, to ERK {}, and with both {}: growth no longer costs accuracy".format(*others[1:])
-    level = [table_difference(record("plain-95-cifar10"), "grow-adam", "root-98-adam", cap) for cap in (0.16, 0.8, 1.6)]
-    assert all(one is not None and one.low <= 0 <= one.high for one in level)
-    yield "at S = 0.95 Sprout by the root, with Adam, is level with the static network of S = 0.98"
+    few, more = (difference("plain-95-cifar10", "grow-adam", "root-98-adam", cap) for cap in (0.8, 1.6))
+    yield f"differs from the static network of S = 0.98 by {few} at 0.8 GiB and by {more} at 1.6 GiB"
 
 
 @on(RESEARCH)
