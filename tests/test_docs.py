@@ -593,7 +593,7 @@ def thrift_on_cifar10() -> Iterator[str]:
     (grown, more), (static, less) = (after("thrifty-cifar10", row, 2000) for row in ("sprout", "root-98"))
     assert more > less
     yield f"and after 2,000 rounds has {static:.1f} %, where Sprout has {grown:.1f} % for more bytes"
-    yield f"To {less:.0f} MiB the last row but two is what it does"
+    yield f"To {less:.0f} MiB it does what the table has for that network"
 
 
 @on(README)

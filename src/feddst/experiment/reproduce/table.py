@@ -78,12 +78,11 @@ def differences(record: Record) -> list[list[str]]:
 
 def difference(record: Record, first: str, second: str, cap_gib: float) -> Difference | None:
     """One row less another under a cap; None if they have no seed in common there."""
-    rows = record.row(first), record.row(second)
-    if rows[0] is None or rows[1] is None:
+    one, other = record.row(first), record.row(second)
+    if one is None or other is None:
         return None
-    found = paired_difference(rows[0].best(cap_gib), rows[1].best(cap_gib))
-    short = any(cell(record, row, cap_gib).short for row in rows if row is not None)
-    return None if found is None else replace(found, short=short)
+    found = paired_difference(one.best(cap_gib), other.best(cap_gib))
+    return found and replace(found, short=any(cell(record, row, cap_gib).short for row in (one, other)))
 
 
 def sentences(record: Record) -> list[str]:
