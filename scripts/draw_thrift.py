@@ -9,7 +9,7 @@ float32 and the RandomMask that it is compared with are from their own study. Ne
 
 import sys
 from collections.abc import Iterator
-from itertools import cycle
+from itertools import cycle, product
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +30,8 @@ GROWN = ("sprout-80", "randommask-80")
 """The rows that are drawn of Sprout's own study."""
 MARKERS = {"feddst": "D", "randommask": "s"}
 """The paper's points, and how they are marked."""
+STYLES = ("-", (0, (2, 1)))
+"""Lines after the first with the same colour."""
 BELOW = 10.0
 """Points of accuracy that are shown below the lowest of them."""
 FIRST_MIB = 1.0
@@ -80,8 +82,9 @@ def draw(data: str, path: Path) -> None:
     axes = figure.add_subplot()
     ends: list[tuple[float, str, str]] = []
     lines = lines_of(thrifty, grown, tables)
-    for (name, (uploads, best)), colour in zip(lines, cycle(COLOURS), strict=False):  # colours have no end
-        axes.plot(uploads, best, color=colour, linewidth=1.8)
+    looks = cycle(product(STYLES, COLOURS))
+    for (name, (uploads, best)), (style, colour) in zip(lines, looks, strict=False):  # looks have no end
+        axes.plot(uploads, best, color=colour, linestyle=style, linewidth=1.8)
         ends.append((float(best[-1]), name, colour))
     [caps] = [one.caps for one in TABLES if one.name == table]
     said = {name: PAPER[table][name] for name in MARKERS}
