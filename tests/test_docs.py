@@ -860,14 +860,14 @@ def what_is_confirmed() -> Iterator[str]:
     assert whole is not None
     assert loses.high < 0 < whole.mean / 2 < wins.mean
     yield "On CIFAR-10 the root even loses to ERK at S = 0.8; on MNIST it is the better choice at S = 0.9, and most of"
-    small = [table_difference(record("sprout-mnist"), "sprout-95", "root-95", cap) for cap in (0.2, 0.4, 1, 4)]
-    level, *behind, ahead = [gain for gain in small if gain is not None]
-    assert level.low < 0 < level.high
-    assert all(gain.high < 0 for gain in behind)
+    paired = [table_difference(record("sprout-mnist"), "sprout-95", "root-95", cap) for cap in (0.2, 0.4, 1, 4)]
+    even, *behind, ahead = [one for one in paired if one is not None]
+    assert even.low < 0 < even.high
+    assert all(one.high < 0 for one in behind)
     assert ahead.low > 0
     yield "At S = 0.95, on MNIST, it is all of it from 0.2 GiB on"
-    early, late, end = (f"{abs(gain.mean):.2f}" for gain in (*behind, ahead))
-    yield f"At 0.4 and 1 GiB it is even ahead of Sprout, by {early} and {late} points, and at 4 GiB behind it by {end}"
+    early, late, last = (f"{abs(one.mean):.2f}" for one in (*behind, ahead))
+    yield f"At 0.4 and 1 GiB it is even ahead of Sprout, by {early} and {late} points, and at 4 GiB behind it by {last}"
 
 
 @on(RESEARCH)

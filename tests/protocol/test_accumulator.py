@@ -1,6 +1,7 @@
 """The streaming sum: hand-computed means, and independence of order and grouping to the last bit."""
 
 from collections.abc import Sequence
+from typing import Literal, get_args
 from unittest.mock import patch
 
 import pytest
@@ -209,8 +210,24 @@ def _bits(value: Tensor) -> bytes:
     return value.numpy().tobytes()
 
 
-@given(st.integers(0, 99), st.booleans())
-def test_updates_side_by_side_add_up_as_one_by_one(seed: int, own: bool) -> None:
+Form = Literal["own masks", "the broadcast's, whole", "the broadcast's, kept"]
+FORMS = st.sampled_from(get_args(Form))
+
+
+def _stack(form: Form, rows: Tensor, held: Tensor, weights: Sequence[int]) -> Stack:
+    """Rows of w and b; held: bool [K, 4], what each client has of w."""
+    kept = int(MASK["w"].sum()) if form == "the broadcast's, kept" else None
+    w = Place(0, torch.Size([4]), torch.float32, masked=True, kept=kept)
+    places = {("params", "b"): Place(w.columns.stop, torch.Size([1]), torch.float32), ("params", "w"): w}
+    if kept is not None:
+        rows = torch.cat([rows[:, :4][:, MASK["w"]], rows[:, 4:]], dim=1)
+    beside = torch.cat([held, torch.zeros(len(held), 1, dtype=torch.bool)], dim=1).to(torch.uint8)
+    return Stack(rows, weights, places, beside if form == "own masks" else None)
+
+
+@given(st.integers(0, 99), FORMS)
+def test_updates_side_by_side_add_up_as_one_by_one(seed: int, form: Form) -> None:
+    own = form == "own masks"
     draws = torch.Generator().manual_seed(seed)
     weights = [1, 3, 2**24 + 1]
     held = torch.rand(3, 4, generator=draws) < 0.6 if own else torch.stack([MASK["w"]] * 3)
@@ -220,12 +237,7 @@ def test_updates_side_by_side_add_up_as_one_by_one(seed: int, own: bool) -> None
     for row, weight in enumerate(weights):
         mask = held[row].tolist() if own else None
         one_by_one.add(update(row, weight, values[row].tolist(), mask, float(biases[row])))
-    places = {
-        ("params", "w"): Place(0, torch.Size([4]), torch.float32, masked=True),
-        ("params", "b"): Place(4, torch.Size([1]), torch.float32),
-    }
-    beside = torch.cat([held, torch.zeros(3, 1, dtype=torch.bool)], dim=1).to(torch.uint8) if own else None
-    together.add_stack(Stack(torch.cat([values, biases], dim=1), weights, places, beside), updates=3)
+    together.add_stack(_stack(form, torch.cat([values, biases], dim=1), held, weights), updates=3)
     otherwise = {"w": torch.full((4,), 7.0), "b": torch.zeros(1)}
     for name in ("w", "b"):
         assert torch.equal(together.mean()[name], one_by_one.mean()[name])
@@ -235,21 +247,18 @@ def test_updates_side_by_side_add_up_as_one_by_one(seed: int, own: bool) -> None
 
 
 @given(
-    st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(1, 3)), min_size=1, max_size=5),
+    st.lists(st.tuples(st.booleans(), FORMS, st.integers(1, 3)), min_size=1, max_size=5),
     st.integers(0, 5),
     st.integers(0, 99),
 )
 def test_stacks_and_single_updates_add_up_in_any_mixture(
-    parts: list[tuple[bool, bool, int]], cut: int, seed: int
+    parts: list[tuple[bool, Form, int]], cut: int, seed: int
 ) -> None:
     """Parts of clients with the broadcast's masks or their own, side by side or one by one, in two sums or in one."""
     draws = torch.Generator().manual_seed(seed)
     one_by_one, halves = SparseSum(MASK), [SparseSum(MASK), SparseSum(MASK)]
-    places = {
-        ("params", "b"): Place(4, torch.Size([1]), torch.float32),
-        ("params", "w"): Place(0, torch.Size([4]), torch.float32, masked=True),
-    }
-    for number, (stacked, own, clients) in enumerate(parts):
+    for number, (stacked, form, clients) in enumerate(parts):
+        own = form == "own masks"
         held = torch.rand(clients, 4, generator=draws) < 0.6 if own else torch.stack([MASK["w"]] * clients)
         rows = torch.randn(clients, 5, generator=draws)
         rows[:, :4] *= held
@@ -259,9 +268,7 @@ def test_stacks_and_single_updates_add_up_in_any_mixture(
         ]
         half = halves[number >= cut]
         if stacked:
-            beside = torch.cat([held, torch.zeros(clients, 1, dtype=torch.bool)], dim=1).to(torch.uint8)
-            stack = Stack(rows, [one.weight for one in updates], places, beside if own else None)
-            half.add_stack(stack, updates=clients)
+            half.add_stack(_stack(form, rows, held, [one.weight for one in updates]), updates=clients)
         for one in updates:
             one_by_one.add(one)
             if not stacked:

@@ -219,19 +219,20 @@ class SparseSum:
         return self._rows[form]
 
     def _add_row(self, stack: Stack, parts: Parts, weight: int) -> None:
-        """Add the sum of updates with the broadcast's masks, which has each tensor whole."""
+        """Add the sum of updates with the broadcast's masks."""
         form = tuple(stack.places.items())
         if form in self._rows:
             self._rows[form].add_parts(parts, weight)
         else:
-            places = {key: slice(place.start, place.start + place.shape.numel()) for key, place in form}
-            self._rows[form] = Row(ExactSum.of(parts), places, weight, whole=True)
+            places = {key: place.columns for key, place in form}
+            whole = all(place.kept is None for _, place in form)
+            self._rows[form] = Row(ExactSum.of(parts), places, weight, whole=whole)
 
     def _add_held(self, stack: Stack, parts: Parts, held: Tensor, everybody: int) -> None:
         """Add the sum of updates with masks of their own: the weights of those who hold it, int64 [n], are `held`."""
         coarse, fine = parts
         for key, place in stack.places.items():
-            at = slice(place.start, place.start + place.shape.numel())
+            at = place.columns
             weights = held[at] if place.masked else torch.full_like(held[at], everybody)
             whole = Whole(ExactSum.of((coarse[at], fine[at])), weights)
             if key in self._wholes:

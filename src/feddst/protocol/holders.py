@@ -38,8 +38,7 @@ class Holders:
         elif masked and stack.held is not None:
             self._own += len(stack.weights)
             for name, place in masked.items():
-                rows = stack.held[:, place.start : place.start + place.shape.numel()]
-                self._count(name, rows.sum(0), len(stack.weights))
+                self._count(name, stack.held[:, place.columns].sum(0), len(stack.weights))
 
     def merge(self, other: "Holders") -> None:
         """Those of another part of the round's clients."""

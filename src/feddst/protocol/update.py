@@ -34,12 +34,21 @@ class Update:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a tensor lies in a row, and what it is; `masked` if clients may hold only a part of it."""
+    """Where a tensor lies in a row, and what it is; `masked` if clients may hold only a part of it.
+
+    `kept` is how many numbers a row has of it, where it has no more of it than the broadcast's masks keep.
+    """
 
     start: int
     shape: torch.Size
     dtype: torch.dtype
     masked: bool = False
+    kept: int | None = None
+
+    @property
+    def columns(self) -> slice:
+        """Which columns of the row are its."""
+        return slice(self.start, self.start + (self.shape.numel() if self.kept is None else self.kept))
 
 
 @dataclass(frozen=True)
@@ -47,7 +56,7 @@ class Stack:
     """What K clients send, side by side.
 
     values: [K, n], a row a client, 0 where it holds nothing; held: uint8 [K, n], 1 where it holds something, which
-    counts for masked tensors alone; weights: their n_c.
+    counts for masked tensors alone, None if all of them hold what the broadcast's masks keep; weights: their n_c.
     """
 
     values: Tensor

@@ -80,6 +80,12 @@ class Share:
         ticket = self.seats[0].work.ticket
         return {*self.cohort.reference.broadcast.masks, *(() if ticket is None else ticket.budgets)}
 
+    @cached_property
+    def sent(self) -> Tensor:
+        """In which columns the weights are that they send if they hold the broadcast's masks, int64 [n]."""
+        facts = self.cohort.reference.facts.under(self.layout)
+        return self.columns.under(facts.bitmap_row, self.layout, facts.positions)
+
     def of(self, values: Tensor) -> Tensor:
         """Their rows of a tensor [M, …], copied."""
         return values[self.index]
@@ -101,8 +107,7 @@ class Share:
     def _group(self, places: range, own: Masks | None = None) -> Group:
         remainder = remainder_of(self.cohort.reference, self.seats[0].work, own)
         if own is None:
-            facts = remainder.facts
-            return Group(places, remainder, self.columns.under(facts.bitmap_row, remainder.layout, facts.positions))
+            return Group(places, remainder, self.sent)
         positions = positions_of({name: mask.to(self.index.device) for name, mask in own.items()})
         return Group(places, remainder, self.columns.at(positions, remainder.layout))
 

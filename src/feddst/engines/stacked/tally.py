@@ -41,7 +41,8 @@ class Tallies:
         self._cohorts = cohorts
         self._columns = columns
         self._totals = [
-            SparseSum(cohort.reference.broadcast.masks, count_holders=cohort.count_holders) for cohort in cohorts
+            SparseSum(cohort.reference.broadcast.masks, cohort.reference.positions, count_holders=cohort.count_holders)
+            for cohort in cohorts
         ]
         self._receipts: list[dict[int, Receipt]] = [{} for _ in cohorts]
         self._failures: dict[int, TrainingError] = {}
@@ -120,20 +121,15 @@ def _stacks(share: Share, arrived: Arrived) -> list[Stack]:
     """What a share's members send, as the server takes it in: weights, reports, buffers."""
     stage, layout, flat = share.trained.stage, share.layout, share.flat
     weights = [_weight(seat) for seat in share.seats]
-    named: dict[Key, Place] = {}
-    for field in layout.coded:
-        place = Place(flat.starts[field.name], torch.Size(field.shape), field.dtype, field.name in share.sparse)
-        named[field.group, field.name] = place if field.group == "params" else _dense(place)
-    theta = share.of(arrived.theta)
-    correct(share, theta)
-    groups = {"params": theta, **{kind: share.of(values) for kind, values in arrived.reports.items()}}
-    own_masks = any(share.trained.changed[row] for row in share.rows)
-    stacks = []
-    for group, values in groups.items():
-        places = {key: place for key, place in named.items() if key[0] == group}
+    stacks = [_weights_of(share, arrived.theta, weights)] if layout.params else []
+    for kind, values in arrived.reports.items():
+        places: dict[Key, Place] = {
+            (kind, field.name): Place(flat.starts[field.name], torch.Size(field.shape), field.dtype)
+            for field in layout.coded
+            if field.group == kind
+        }
         if places:
-            held = share.of(stage.masks) if own_masks and group == "params" else None
-            stacks.append(Stack(values, weights, places, held))
+            stacks.append(Stack(share.of(values), weights, places))
     for field in layout.buffers:
         values = share.of(stage.buffers[field.name]).reshape(len(share.rows), -1).double()
         key = (field.group, field.name)
@@ -141,8 +137,24 @@ def _stacks(share: Share, arrived: Arrived) -> list[Stack]:
     return stacks
 
 
-def _dense(place: Place) -> Place:
-    return Place(place.start, place.shape, place.dtype)
+def _weights_of(share: Share, arrived: Tensor, weights: Sequence[int]) -> Stack:
+    """Their weights: of masked tensors all, with zeros, or what the broadcast's masks keep where all hold just that."""
+    theta, fields, starts = share.of(arrived), share.layout.params, share.flat.starts
+    correct(share, theta)
+    own = any(share.trained.changed[row] for row in share.rows)
+    active = {} if own or share.seats[0].work.ticket is not None else share.cohort.reference.active
+    places: dict[Key, Place] = {}
+    if not active:
+        for field in fields:
+            place = Place(starts[field.name], torch.Size(field.shape), field.dtype, field.name in share.sparse)
+            places[field.group, field.name] = place
+        return Stack(theta, weights, places, share.of(share.trained.stage.masks) if own else None)
+    start = 0
+    for field in fields:
+        kept = active.get(field.name)
+        place = Place(start, torch.Size(field.shape), field.dtype, kept is not None, kept)
+        places[field.group, field.name], start = place, place.columns.stop
+    return Stack(theta[:, share.sent], weights, places)
 
 
 def _refused(share: Share, stacks: Sequence[Stack]) -> dict[int, Receipt]:
@@ -153,7 +165,7 @@ def _refused(share: Share, stacks: Sequence[Stack]) -> dict[int, Receipt]:
         limit = LARGEST_TERM / _weight(seat)
         if not all(peak < limit for peak in each):
             named = {
-                f"{name} of {group}": stack.values[i, place.start : place.start + place.shape.numel()]
+                f"{name} of {group}": stack.values[i, place.columns]
                 for stack in stacks
                 for (group, name), place in stack.places.items()
             }
