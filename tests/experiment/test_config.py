@@ -60,6 +60,9 @@ def test_no_gradient_travels_as_its_largest_values(codec: str) -> None:
         assert str(refused.value) == f"wire.values must be {allowed} for {method}, got {codec!r}"
     configured(method="feddst", wire__values=codec).check()
     configured(method="snip", wire__values="q2").check()
+    configured(method="sprout", wire__values=codec).check()
+    with pytest.raises(OptionError, match=r"wire.values must be one of float32, .*, q2 for sprout, got"):
+        configured(method="sprout", sprout__where="gradient", wire__values=codec).check()
 
 
 def test_methods_say_whether_they_read_gradients() -> None:
@@ -67,11 +70,11 @@ def test_methods_say_whether_they_read_gradients() -> None:
     shapes = {"a.weight": (30, 40), "b.weight": (5, 30)}
     weights = {name: torch.ones(shape) for name, shape in shapes.items()}
     model = InitialModel(weights, tuple(Layer(name, shape) for name, shape in shapes.items()))
-    for name, kind in METHODS.items():
+    for name in METHODS:
         method = make_method(configured(method=name, prunefl__layer_times="equal", prunefl__every=3))
         begun = method.init(model, 0)
         asked = [report.kind for r in range(4) for report in method.work(replace(begun, round=r), 0).report]
-        assert kind.reads_gradients == any("gradient" in each for each in asked), name
+        assert method.reads_gradients == any("gradient" in each for each in asked), name
 
 
 def test_options_without_effect_are_refused() -> None:

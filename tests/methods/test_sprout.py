@@ -25,11 +25,16 @@ def model(seed: int = 0) -> InitialModel:
 
 
 def round_of(method: Sprout, state: ServerState) -> ServerState:
-    """Two clients who send back what they received, a little larger."""
+    """Two clients who send back what they received, a little larger, or gradients, if they are asked for them."""
     total = SparseSum(state.masks)
     values = {n: v[state.masks[n]] * 1.1 if n in state.masks else v for n, v in state.params.items()}
+    draws = torch.Generator().manual_seed(state.round)
     for client in range(2):
-        total.add(Update(client, state.round, 1, values))
+        if method.work(state, client).train:
+            total.add(Update(client, state.round, 1, values))
+        else:
+            gradient = {name: torch.randn(value.shape, generator=draws) for name, value in state.params.items()}
+            total.add(Update(client, state.round, 1, {}, extra={"gradient": gradient}))
     return method.aggregate(state, total)
 
 
@@ -124,7 +129,7 @@ def test_nothing_leaves_and_enters_at_once(alpha: float, entered: int) -> None:
     every=st.integers(1, 4),
     alpha=st.floats(0, 1),
     drop=st.sampled_from(["magnitude", "movement", "product"]),
-    where=st.sampled_from(["random", "movement"]),
+    where=st.sampled_from(["random", "movement", "gradient"]),
     layers=st.sampled_from(["fixed", "movement"]),
     spread=st.sampled_from(["same", "root", "even"]),
 )
@@ -142,6 +147,7 @@ def test_every_layer_keeps_exactly_its_budget(
     spread: str,
 ) -> None:
     first = level if start is None else start
+    every = max(every, 2) if where == "gradient" else every
     options = Sprouting(every, alpha, 12, drop, where, layers, first, spread, begin, begin + length)  # type: ignore[arg-type]
     method = Sprout(sparsity=Sparsity(level), sprout=options)
     state = method.init(model(), seed=1)
@@ -278,6 +284,34 @@ def test_movement_is_expected_where_others_have_moved() -> None:
     assert expected_movement(torch.zeros(2, 3, 2), torch.zeros(2, 3, 2).bool()).eq(1).all()
 
 
+def test_weights_grow_where_the_mean_gradient_is_largest() -> None:
+    method = moving(0.5, every=2, alpha=0.5, where="gradient")
+    params = {"w": torch.tensor([[8.0, -7.0, 6.0, 5.0], [0.4, 0.3, 0.2, 0.1]])}
+    state = replace(method.init(InitialModel(params, (Layer("w", (2, 4)),)), seed=3), round=2)
+    total = SparseSum(state.masks)
+    for weight, row in ((1, [9.0, -4.0, 2.0, 0.0]), (3, [-3.0, -4.0, 0.0, 1.0])):  # together 0, −4, ½ and ¾
+        gradient = {"w": torch.tensor([[50.0] * 4, row])}
+        total.add(Update(0, 2, weight, {}, extra={"gradient": gradient}))
+    after = method.aggregate(state, total)
+    assert after.masks["w"].tolist() == [[True, True, False, False], [False, True, False, True]]
+    assert after.params["w"].tolist() == [[8.0, -7.0, 0.0, 0.0], [0.0] * 4]
+    assert after.round == 3
+
+
+def test_gradients_are_asked_for_before_a_change_alone() -> None:
+    replacing = moving(0.8, every=3, alpha=0.1, until=10, where="gradient")
+    growing_later = growing(0.8, start=0.9, begin=4, end=8, every=2, where="gradient")
+    for method, rounds in ((replacing, [3, 6, 9]), (growing_later, [6, 8])):
+        state, asked = method.init(model(), seed=0), []
+        for r in range(1, 14):
+            work = method.work(state, 0)
+            assert work.train == (not work.report)
+            asked += [r] if work.report else []
+            state = round_of(method, state)
+        assert asked == rounds
+    assert dict(state.budgets) == Sparsity(0.8, "uniform").budgets(model().layers)
+
+
 def test_draws_follow_the_seed_and_the_round() -> None:
     method = growing(0.8, start=0.9, begin=1, end=4, every=2)
     ends = []
@@ -290,15 +324,16 @@ def test_draws_follow_the_seed_and_the_round() -> None:
     assert not torch.equal(ends[0], ends[2])
 
 
+@pytest.mark.parametrize("where", ["movement", "gradient"])
 @pytest.mark.parametrize("kind", ["reference", "native", "stacked"])
-def test_clients_send_no_masks(digits: Dataset, kind: str) -> None:
+def test_clients_send_no_masks(digits: Dataset, kind: str, where: str) -> None:
     config = feddst.configure(
         method="sprout",
         rounds=6,
         data={"clients": 4},
         cohort={"size": 2},
         local={"epochs": 1},
-        sprout={"start": 0.95, "begin": 1, "end": 5, "every": 2, "where": "movement"},
+        sprout={"start": 0.95, "begin": 1, "end": 5, "every": 2, "where": where},
         engine={"kind": kind},
     )
     result = feddst.run(config, data=digits)
@@ -320,5 +355,8 @@ def test_options_that_contradict_each_other() -> None:
     with pytest.raises(OptionError, match=r"sprout.where movement has no effect: with sprout.alpha 0"):
         moving(0.8, where="movement").check()
     growing(0.8, start=0.9, where="movement").check()
+    with pytest.raises(OptionError, match=r"sprout.every must be at least 2 with sprout.where gradient, .* got 1"):
+        moving(0.8, alpha=0.1, where="gradient").check()
+    moving(0.8, alpha=0.1, every=2, where="gradient").check()
     with pytest.raises(OptionError, match=r"sprout.end must be at least sprout.begin \(100\), got 20"):
         replace(Sprout(), sprout=Sprouting(end=20)).check()

@@ -120,7 +120,7 @@ class RunConfig:
         One for votes spoils all, one for the largest changes those that are no changes: models, and gradients, which
         are reported by the codec of updates.
         """
-        method = method_named(self.method)
+        method = make_method(self)
         updates = broadcast_codecs() if method.reads_gradients else general_codecs()
         for name, codec, allowed in (
             ("wire.values", self.wire.values, updates),

@@ -51,9 +51,13 @@ class Method(ABC):
     card: ClassVar[Card]
     pins: ClassVar[Mapping[str, Any]] = {}
     accepts_partial: ClassVar[bool] = False
-    reads_gradients: ClassVar[bool] = False
 
     local: LocalTraining = LocalTraining()
+
+    @property
+    def reads_gradients(self) -> bool:
+        """Whether clients are asked for gradients in some rounds."""
+        return False
 
     @abstractmethod
     def init(self, model: InitialModel, seed: int) -> ServerState:

@@ -60,10 +60,13 @@ class OneShot:
 class OneShotPruning(RandomMask):
     """RandomMask with a mask from one client's answer instead of the initial weights alone."""
 
-    reads_gradients: ClassVar[bool] = True
     report: ClassVar[Report]
 
     oneshot: OneShot = OneShot()
+
+    @property
+    def reads_gradients(self) -> bool:
+        return True
 
     @abstractmethod
     def worth(self, theta: Tensor, reported: Tensor) -> Tensor:

@@ -96,9 +96,12 @@ class PruneFL(FedAvgM):
         "32(1−S)n, every ΔR rounds 32n more",
         result="one model; its S is found, not given",
     )
-    reads_gradients: ClassVar[bool] = True
 
     prunefl: Reconfiguration = Reconfiguration()
+
+    @property
+    def reads_gradients(self) -> bool:
+        return True
 
     def init(self, model: InitialModel, seed: int) -> ServerState:
         every_weight = Sparsity(0.0, "uniform").budgets(model.layers)

@@ -8,7 +8,8 @@ Every ΔR rounds each layer may also lose the share α_r of its weights and grow
 within the mask that they receive, and send none. Which weights leave and where others grow follows from what the server
 has anyway: how large weights are, and how much the rounds before have moved them. Where a unit's weights move, those
 that it lacks would move too: the gradient of a weight is the product of what comes in at one end and back at the other.
-And layers whose weights move much may be dealt more of them, at the expense of others.
+And layers whose weights move much may be dealt more of them, at the expense of others. Or the server asks: before each
+change the clients of a round report the gradient at the model that they receive, which costs upload, and do not train.
 """
 
 import math
@@ -24,13 +25,25 @@ from feddst.errors import OptionError
 from feddst.methods.base import Card
 from feddst.methods.randommask import RandomMask
 from feddst.options import option
-from feddst.protocol import InitialModel, Layer, ServerState, SparseSum, Tensors, count_active, generator, masked
+from feddst.protocol import (
+    ClientWork,
+    InitialModel,
+    Layer,
+    Report,
+    ServerState,
+    SparseSum,
+    Tensors,
+    count_active,
+    generator,
+    masked,
+)
 from feddst.protocol.model import biases_beside
 from feddst.sparsity import Distribution, Sparsity, drop_smallest, grow_largest, prune_to_budgets
 
 MEMORY = 0.9
 """How much of a weight's movement is remembered from one round to the next."""
 _PREFIX = "movement/"
+_GRADIENT = Report("gradient")
 
 
 @dataclass(frozen=True)
@@ -45,8 +58,10 @@ class Sprouting:
     drop: Literal["magnitude", "movement", "product"] = option(
         "magnitude", "which weights leave: the smallest, those that have moved least, or those with the least of both"
     )
-    where: Literal["random", "movement"] = option(
-        "random", "where weights grow: anywhere, or likelier between units whose weights have moved much"
+    where: Literal["random", "movement", "gradient"] = option(
+        "random",
+        "where weights grow: anywhere, likelier between units whose weights have moved much, or where clients' mean "
+        "gradient at the model they receive is largest; they report it, whole, in a round in which they do not train",
     )
     layers: Literal["fixed", "movement"] = option(
         "fixed",
@@ -108,6 +123,21 @@ class Sprout(RandomMask):
         return replace(state, params=masked(model.params, masks), masks=masks, budgets=budgets)
 
     @property
+    def reads_gradients(self) -> bool:
+        return self.sprout.where == "gradient"
+
+    def work(self, state: ServerState, client: int) -> ClientWork:
+        work = super().work(state, client)
+        return replace(work, report=(_GRADIENT,), train=False) if self.asks(state) else work
+
+    def asks(self, state: ServerState) -> bool:
+        """Whether clients of this round report gradients instead of training, since the mask is to change after it."""
+        r = state.round
+        if not self.reads_gradients or not self.due(r):
+            return False
+        return self.sprout.share(r) > 0 or (self.changes and self.budgets(_layers(state), r) != state.budgets)
+
+    @property
     def first(self) -> Sparsity:
         """What the network begins with."""
         spread = self.sparsity.distribution if self.sprout.spread == "same" else self.sprout.spread
@@ -135,15 +165,19 @@ class Sprout(RandomMask):
         return {name: between(count, last[name], done) for name, count in first.items()}
 
     def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:
+        if self.asks(state):
+            return self.changed(state, state.next(), total.mean(_GRADIENT.kind))
         after = super().aggregate(state, total)
         if self.sprout.watches:
             after = replace(after, extra={**after.extra, **_movement(state, total)})
-        if not self.due(state.round):
-            return after
+        return self.changed(state, after, {}) if self.due(state.round) else after
+
+    def changed(self, state: ServerState, after: ServerState, gradient: Tensors) -> ServerState:
+        """What a round has come to, with the mask that follows it; `gradient` is what clients reported."""
         budgets = self.next_budgets(after, state.round)
         if budgets == state.budgets and not self.sprout.share(state.round):
             return after
-        masks = self.moved(after, budgets, state.round)
+        masks = self.moved(after, budgets, state.round, gradient)
         stayed = {name: mask & state.masks[name] for name, mask in masks.items()}  # what enters begins anew
         params, extra = masked(after.params, masks), self.forget(after.extra, stayed)
         return replace(after, params=params, masks=masks, budgets=budgets, extra=extra)
@@ -165,7 +199,7 @@ class Sprout(RandomMask):
     def forget(self, extra: Tensors, masks: Mapping[str, Tensor]) -> Tensors:
         return masked(super().forget(extra, masks), {_PREFIX + name: mask for name, mask in masks.items()})
 
-    def moved(self, state: ServerState, budgets: Mapping[str, int], r: int) -> dict[str, Tensor]:
+    def moved(self, state: ServerState, budgets: Mapping[str, int], r: int, gradient: Tensors) -> dict[str, Tensor]:
         """The masks after a change: what matters least has left, what was missing has grown; nothing does both."""
         draws, share = generator(state.seed, "sprout", r), self.sprout.share(r)
         active = count_active(state.masks)
@@ -177,7 +211,8 @@ class Sprout(RandomMask):
             lost = active[name] - fewer + replaced
             kept = drop_smallest(self.importance(state.params[name], movement)[None], mask[None], lost)[0]
             missing = budgets[name] - fewer + replaced
-            grown = grow_largest(self.scores(mask, movement, draws)[None], mask[None], missing)[0]
+            scores = gradient[name].abs() if gradient else self.scores(mask, movement, draws)
+            grown = grow_largest(scores[None], mask[None], missing)[0]
             found[name] = grown & (kept | ~mask)
         return found
 
@@ -207,6 +242,10 @@ class Sprout(RandomMask):
                     f"sprout.{name} {getattr(sprout, name)} has no effect: with sprout.alpha {sprout.alpha:g}, "
                     f"sprout.every {sprout.every} and sprout.until {sprout.until} no weight is ever replaced"
                 )
+        if self.reads_gradients and sprout.every == 1:
+            raise OptionError(
+                "sprout.every must be at least 2 with sprout.where gradient, or nobody ever trains; got 1"
+            )
         if sprout.end < sprout.begin:
             raise OptionError(f"sprout.end must be at least sprout.begin ({sprout.begin}), got {sprout.end}")
 
