@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddst.experiment.metrics import MIB
-from feddst.experiment.plots import COLOURS, GREY, name_lines, new_figure, save_png, tidy
+from feddst.experiment.plots import COLOURS, GREY, STYLES, name_lines, new_figure, save_png, tidy
 from feddst.experiment.presets import TABLES
 from feddst.experiment.reproduce.paper import PAPER
 from feddst.experiment.reproduce.record import RECORD, Record, RecordedRow, load_record
@@ -30,8 +30,6 @@ GROWN = ("sprout-80", "randommask-80")
 """The rows that are drawn of Sprout's own study."""
 MARKERS = {"feddst": "D", "randommask": "s"}
 """The paper's points, and how they are marked."""
-STYLES = ("-", (0, (2, 1)))
-"""Lines after the first with the same colour."""
 BELOW = 10.0
 """Points of accuracy that are shown below the lowest of them."""
 FIRST_MIB = 1.0
@@ -84,8 +82,8 @@ def draw(data: str, path: Path) -> None:
     lines = lines_of(thrifty, grown, tables)
     looks = cycle(product(STYLES, COLOURS))
     for (name, (uploads, best)), (style, colour) in zip(lines, looks, strict=False):  # looks have no end
-        axes.plot(uploads, best, color=colour, linestyle=style, linewidth=1.8)
-        ends.append((float(best[-1]), name, colour))
+        axes.plot(uploads, best, style, color=colour, linewidth=1.8)
+        ends.append((float(best[-1]), name if style == STYLES[0] else f"{name} ({style})", colour))
     [caps] = [one.caps for one in TABLES if one.name == table]
     said = {name: PAPER[table][name] for name in MARKERS}
     for name, cells in said.items():

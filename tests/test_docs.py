@@ -605,12 +605,12 @@ def thrift_on_cifar10() -> Iterator[str]:
 
 
 @on("docs/thrifty.md")
-def the_last_row_is_the_preset() -> Iterator[str]:
+def one_row_is_the_preset() -> Iterator[str]:
     made = row_of(record("thrifty-cifar10"), "later").config
     preset = {**plain_options(RunConfig()), **preset_options("thrifty-cifar10", "run")}
-    others = {name for name, value in preset.items() if made[name] != value}
+    others = {name for name, value in preset.items() if made.get(name, value) != value}
     assert others == {"data.dataset", "data.root", "engine.kind", "engine.device", "checkpoint_every"}
-    yield "The last row is the preset"
+    yield "*Sprout, later and to ERK* is the preset"
 
 
 @on(README)
@@ -747,6 +747,22 @@ def after(name: str, row: str, rounds: int) -> tuple[float, float]:
 
 
 @on(RESEARCH)
+def growing_by_gradients() -> Iterator[str]:
+    for row in record("gradient-mnist").rows[1:]:
+        yield gains("gradient-mnist", row.title, row.name, "static")
+    by_rounds = {name: after("gradient-mnist", name, 140)[0] for name in ("gradient", "random", "static")}
+    assert f"{by_rounds['random']:.1f}" == f"{by_rounds['static']:.1f}"
+    yield f"after 140 rounds it has {by_rounds['gradient']:.1f} %, where random places and masks that never move have "
+    yield f"masks that never move have {by_rounds['static']:.1f} %"
+    crowded, spread = (read("crowding")["rows"][name] for name in ("gradient", "random"))
+    assert crowded["layer"] == "fc1.weight"
+    yield f"a tenth of the units has {100 * crowded['fullest_outputs']:.0f} % of the weights in the end"
+    yield f"where random growth gives it {100 * spread['fullest_outputs']:.0f} %"
+    yield f"and {100 * crowded['empty_inputs']:.0f} % of the inputs have none left, "
+    yield f"with random growth {100 * spread['empty_inputs']:.0f} %"
+
+
+@on(RESEARCH)
 def where_growing_hurts() -> Iterator[str]:
     name = "entering-cifar10"
     yield from accuracies(name)
@@ -860,14 +876,14 @@ def what_is_confirmed() -> Iterator[str]:
     assert whole is not None
     assert loses.high < 0 < whole.mean / 2 < wins.mean
     yield "On CIFAR-10 the root even loses to ERK at S = 0.8; on MNIST it is the better choice at S = 0.9, and most of"
-    paired = [table_difference(record("sprout-mnist"), "sprout-95", "root-95", cap) for cap in (0.2, 0.4, 1, 4)]
-    even, *behind, ahead = [one for one in paired if one is not None]
-    assert even.low < 0 < even.high
-    assert all(one.high < 0 for one in behind)
+    paired = [table_difference(record("sprout-mnist"), "sprout-95", "root-95", cap) for cap in (0.2, 2, 0.4, 1, 4)]
+    *even, early, late, ahead = [one for one in paired if one is not None]
+    assert all(one.low < 0 < one.high for one in even)
+    assert max(early.high, late.high) < 0
     assert ahead.low > 0
-    yield "At S = 0.95, on MNIST, it is all of it from 0.2 GiB on"
-    early, late, last = (f"{abs(one.mean):.2f}" for one in (*behind, ahead))
-    yield f"At 0.4 and 1 GiB it is even ahead of Sprout, by {early} and {late} points, and at 4 GiB behind it by {last}"
+    yield "At S = 0.95, on MNIST, shares are the whole lead from 0.2 to 2 GiB, and nearly all of it at 4"
+    yield f"At 0.4 and 1 GiB that network is even ahead of Sprout, by {-early.mean:.2f} and {-late.mean:.2f} points"
+    yield f"at 4 GiB it is {ahead.mean:.2f} behind"
 
 
 @on(RESEARCH)

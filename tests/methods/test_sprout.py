@@ -299,17 +299,24 @@ def test_weights_grow_where_the_mean_gradient_is_largest() -> None:
 
 
 def test_gradients_are_asked_for_before_a_change_alone() -> None:
-    replacing = moving(0.8, every=3, alpha=0.1, until=10, where="gradient")
-    growing_later = growing(0.8, start=0.9, begin=4, end=8, every=2, where="gradient")
-    for method, rounds in ((replacing, [3, 6, 9]), (growing_later, [6, 8])):
+    by_gradient: dict[str, Any] = {"every": 2, "where": "gradient"}
+    for method, rounds in (
+        (moving(0.8, alpha=0.3, until=7, **by_gradient), [2, 4, 6]),
+        (moving(0.8, alpha=0.002, until=9, **by_gradient), []),  # of so few weights that is none
+        (growing(0.8, start=0.9, begin=4, end=8, **by_gradient), [6, 8]),
+        (growing(0.9, start=0.8, begin=4, end=8, **by_gradient), []),  # it shrinks
+        (growing(0.8, start=0.8, begin=4, end=8, alpha=0.3, until=5, layers="movement", **by_gradient), [2, 4]),
+        (growing(0.8, start=0.9, begin=8, end=10, alpha=0.3, until=5, layers="movement", **by_gradient), [2, 4, 10]),
+    ):
         state, asked = method.init(model(), seed=0), []
         for r in range(1, 14):
-            work = method.work(state, 0)
+            work, before = method.work(state, 0), state
             assert work.train == (not work.report)
-            asked += [r] if work.report else []
             state = round_of(method, state)
+            entered = sum(int((mask & ~before.masks[name]).sum()) for name, mask in state.masks.items())
+            assert (entered > 0) == bool(work.report)
+            asked += [r] if work.report else []
         assert asked == rounds
-    assert dict(state.budgets) == Sparsity(0.8, "uniform").budgets(model().layers)
 
 
 def test_draws_follow_the_seed_and_the_round() -> None:
@@ -338,6 +345,7 @@ def test_clients_send_no_masks(digits: Dataset, kind: str, where: str) -> None:
     )
     result = feddst.run(config, data=digits)
     assert [row.upload_mask_bytes for row in result.rows] == [0] * 6
+    assert [row.train_loss is None for row in result.rows] == [False, where == "gradient"] * 3
     assert result.rows[-1].entered > 0
     assert result.rows[-1].density == pytest.approx(0.2, abs=1e-3)
     assert result.rows[0].density == pytest.approx(0.05, abs=1e-3)

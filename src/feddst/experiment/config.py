@@ -103,7 +103,8 @@ class RunConfig:
         """Raise `OptionError` at the first value that is not allowed."""
         validate(self)
         self.data.check()
-        make_method(self).check()
+        method = make_method(self)
+        method.check()
         if not self.rounds and not self.cap_gib:
             raise OptionError("rounds is 0 and so is cap_gib: the run would never stop; set one of them")
         if self.cohort.sampling == "without-replacement" and self.cohort.size > self.data.clients:
@@ -111,16 +112,15 @@ class RunConfig:
         if self.min_clients > self.cohort.size:
             raise OptionError(f"min_clients must be at most cohort.size ({self.cohort.size}), got {self.min_clients}")
         self.wire.check()
-        self._refuse_codecs()
+        self._refuse_codecs(method)
         self.engine.torch_device()
 
-    def _refuse_codecs(self) -> None:
+    def _refuse_codecs(self, method: Method) -> None:
         """Raise if a codec that the method does not fix itself would spoil values.
 
         One for votes spoils all, one for the largest changes those that are no changes: models, and gradients, which
         are reported by the codec of updates.
         """
-        method = make_method(self)
         updates = broadcast_codecs() if method.reads_gradients else general_codecs()
         for name, codec, allowed in (
             ("wire.values", self.wire.values, updates),

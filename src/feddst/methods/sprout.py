@@ -1,4 +1,4 @@
-"""Sprout, this package's own: RandomMask whose server grows and moves the mask, which costs no upload at all.
+"""Sprout, this package's own: RandomMask whose server grows and moves the mask, which need not cost any upload.
 
 The network may begin with fewer weights than it ends with, or with more, and with other shares of them in its layers:
 each layer's number of weights then changes by the same factor each round. Bytes buy more rounds of a small network, and
@@ -33,7 +33,6 @@ from feddst.protocol import (
     ServerState,
     SparseSum,
     Tensors,
-    count_active,
     generator,
     masked,
 )
@@ -61,7 +60,7 @@ class Sprouting:
     where: Literal["random", "movement", "gradient"] = option(
         "random",
         "where weights grow: anywhere, likelier between units whose weights have moved much, or where clients' mean "
-        "gradient at the model they receive is largest; they report it, whole, in a round in which they do not train",
+        "gradient at the model they receive is steepest; they report it, whole, in a round in which they do not train",
     )
     layers: Literal["fixed", "movement"] = option(
         "fixed",
@@ -132,10 +131,10 @@ class Sprout(RandomMask):
 
     def asks(self, state: ServerState) -> bool:
         """Whether clients of this round report gradients instead of training, since the mask is to change after it."""
-        r = state.round
-        if not self.reads_gradients or not self.due(r):
+        if not self.reads_gradients or not self.due(state.round):
             return False
-        return self.sprout.share(r) > 0 or (self.changes and self.budgets(_layers(state), r) != state.budgets)
+        budgets = self.next_budgets(state, state.round)
+        return any(enter for _, enter in self.turnover(state, budgets, state.round).values())
 
     @property
     def first(self) -> Sparsity:
@@ -166,14 +165,14 @@ class Sprout(RandomMask):
 
     def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:
         if self.asks(state):
-            return self.changed(state, state.next(), total.mean(_GRADIENT.kind))
+            return self.with_next_mask(state, state.next(), total.mean(_GRADIENT.kind))
         after = super().aggregate(state, total)
         if self.sprout.watches:
             after = replace(after, extra={**after.extra, **_movement(state, total)})
-        return self.changed(state, after, {}) if self.due(state.round) else after
+        return self.with_next_mask(state, after, {}) if self.due(state.round) else after
 
-    def changed(self, state: ServerState, after: ServerState, gradient: Tensors) -> ServerState:
-        """What a round has come to, with the mask that follows it; `gradient` is what clients reported."""
+    def with_next_mask(self, state: ServerState, after: ServerState, gradient: Tensors) -> ServerState:
+        """What a round has come to, with the mask that follows it; `gradient` is what clients reported, if anything."""
         budgets = self.next_budgets(after, state.round)
         if budgets == state.budgets and not self.sprout.share(state.round):
             return after
@@ -201,19 +200,22 @@ class Sprout(RandomMask):
 
     def moved(self, state: ServerState, budgets: Mapping[str, int], r: int, gradient: Tensors) -> dict[str, Tensor]:
         """The masks after a change: what matters least has left, what was missing has grown; nothing does both."""
-        draws, share = generator(state.seed, "sprout", r), self.sprout.share(r)
-        active = count_active(state.masks)
-        found: dict[str, Tensor] = {}
-        for name in sorted(state.masks):
+        draws, found = generator(state.seed, "sprout", r), dict[str, Tensor]()
+        for name, (leave, enter) in sorted(self.turnover(state, budgets, r).items()):
             mask, movement = state.masks[name], state.extra.get(_PREFIX + name)
-            fewer, more = sorted((active[name], budgets[name]))
-            replaced = min(round(share * fewer), mask.numel() - more)
-            lost = active[name] - fewer + replaced
-            kept = drop_smallest(self.importance(state.params[name], movement)[None], mask[None], lost)[0]
-            missing = budgets[name] - fewer + replaced
-            scores = gradient[name].abs() if gradient else self.scores(mask, movement, draws)
-            grown = grow_largest(scores[None], mask[None], missing)[0]
-            found[name] = grown & (kept | ~mask)
+            kept = drop_smallest(self.importance(state.params[name], movement)[None], mask[None], leave)[0]
+            scores = self.scores(mask, movement, gradient.get(name), draws)
+            found[name] = grow_largest(scores[None], mask[None], enter)[0] & (kept | ~mask)
+        return found
+
+    def turnover(self, state: ServerState, budgets: Mapping[str, int], r: int) -> dict[str, tuple[int, int]]:
+        """By layer, how many weights leave after round r and how many enter, so that there are so many."""
+        found: dict[str, tuple[int, int]] = {}
+        for name, mask in state.masks.items():
+            active = state.budgets[name]
+            fewer, more = sorted((active, budgets[name]))
+            replaced = min(round(self.sprout.share(r) * fewer), mask.numel() - more)
+            found[name] = active - fewer + replaced, budgets[name] - fewer + replaced
         return found
 
     def importance(self, theta: Tensor, movement: Tensor | None) -> Tensor:
@@ -222,10 +224,14 @@ class Sprout(RandomMask):
             return theta
         return movement if self.sprout.drop == "movement" else theta.abs() * movement.sqrt()
 
-    def scores(self, mask: Tensor, movement: Tensor | None, draws: np.random.Generator) -> Tensor:
-        """Numbers of which the largest are grown: a draw with a probability for each weight."""
+    def scores(
+        self, mask: Tensor, movement: Tensor | None, gradient: Tensor | None, draws: np.random.Generator
+    ) -> Tensor:
+        """Numbers of which the largest are grown: gradients, or a draw with a probability for each weight."""
+        if gradient is not None:
+            return gradient.abs()
         chance = torch.from_numpy(1 - draws.random(tuple(mask.shape))).to(mask.device)  # in (0, 1]
-        if movement is None or self.sprout.where == "random":
+        if movement is None or self.sprout.where != "movement":
             return chance
         return chance.log() / expected_movement(movement, mask)
 
@@ -244,7 +250,7 @@ class Sprout(RandomMask):
                 )
         if self.reads_gradients and sprout.every == 1:
             raise OptionError(
-                "sprout.every must be at least 2 with sprout.where gradient, or nobody ever trains; got 1"
+                "sprout.every must be at least 2 with sprout.where gradient, or nobody trains while masks change; got 1"
             )
         if sprout.end < sprout.begin:
             raise OptionError(f"sprout.end must be at least sprout.begin ({sprout.begin}), got {sprout.end}")

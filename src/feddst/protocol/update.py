@@ -36,7 +36,8 @@ class Update:
 class Place:
     """Where a tensor lies in a row, and what it is; `masked` if clients may hold only a part of it.
 
-    `kept` is how many numbers a row has of it, where it has no more of it than the broadcast's masks keep.
+    `kept` is how many numbers a row has of it, where it has no more of it than the broadcast's masks keep: of all
+    masked tensors of a stack, or of none.
     """
 
     start: int

@@ -28,6 +28,7 @@ from feddst.experiment.storage import RunDirectory
 from feddst.methods import METHODS
 from feddst.models import make_module
 from feddst.options import updated
+from feddst.protocol import SparseSum, Stack
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 WEIGHTS = 1e-4
@@ -214,6 +215,10 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
             "engine.models": 3,
         },
     ),
+    "grown by gradients at the received model": (
+        "sprout+fedadam",
+        {**MOVING, "sprout.where": "gradient", "wire.values": "q4", "wire.feedback": True, "rounds": 7},
+    ),
 }
 
 
@@ -221,6 +226,20 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 def test_every_kind_of_work_is_done_as_the_reference_does_it(variant: str, data: Dataset) -> None:
     method, options = VARIANTS[variant]
     play_beside(method, data, **options)
+
+
+def test_no_more_is_added_up_than_masks_keep(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    widths: list[int] = []
+    add = SparseSum.add_stack
+
+    def noted(self: SparseSum, stack: Stack, updates: int) -> None:
+        widths.append(stack.values.shape[1])
+        add(self, stack, updates)
+
+    monkeypatch.setattr(SparseSum, "add_stack", noted)
+    [run, *_] = played("stacked", "randommask", data, chain)
+    dense = sum(value.numel() for name, value in run.state.params.items() if name not in run.state.masks)
+    assert set(widths) == {sum(run.state.budgets.values()) + dense}
 
 
 def test_deflated_values_are_written_in_every_round(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,8 +83,9 @@ class Share:
     @cached_property
     def sent(self) -> Tensor:
         """In which columns the weights are that they send if they hold the broadcast's masks, int64 [n]."""
-        facts = self.cohort.reference.facts.under(self.layout)
-        return self.columns.under(facts.bitmap_row, self.layout, facts.positions)
+        layout = Layout(self.layout.params)
+        facts = self.cohort.reference.facts.under(layout)
+        return self.columns.under(facts.bitmap_row, layout, facts.positions)
 
     def of(self, values: Tensor) -> Tensor:
         """Their rows of a tensor [M, …], copied."""

@@ -138,23 +138,28 @@ def _stacks(share: Share, arrived: Arrived) -> list[Stack]:
 
 
 def _weights_of(share: Share, arrived: Tensor, weights: Sequence[int]) -> Stack:
-    """Their weights: of masked tensors all, with zeros, or what the broadcast's masks keep where all hold just that."""
-    theta, fields, starts = share.of(arrived), share.layout.params, share.flat.starts
+    """Their weights: what the broadcast's masks keep, where all hold just that, else all columns."""
+    theta = share.of(arrived)
     correct(share, theta)
     own = any(share.trained.changed[row] for row in share.rows)
-    active = {} if own or share.seats[0].work.ticket is not None else share.cohort.reference.active
+    if not own and share.seats[0].work.ticket is None and share.cohort.reference.active:
+        return Stack(theta[:, share.sent], weights, _kept_places(share))
     places: dict[Key, Place] = {}
-    if not active:
-        for field in fields:
-            place = Place(starts[field.name], torch.Size(field.shape), field.dtype, field.name in share.sparse)
-            places[field.group, field.name] = place
-        return Stack(theta, weights, places, share.of(share.trained.stage.masks) if own else None)
+    for field in share.layout.params:
+        start, masked = share.flat.starts[field.name], field.name in share.sparse
+        places[field.group, field.name] = Place(start, torch.Size(field.shape), field.dtype, masked)
+    return Stack(theta, weights, places, share.of(share.trained.stage.masks) if own else None)
+
+
+def _kept_places(share: Share) -> dict[Key, Place]:
+    """Where tensors lie in the columns that are sent."""
+    places: dict[Key, Place] = {}
     start = 0
-    for field in fields:
-        kept = active.get(field.name)
+    for field in share.layout.params:
+        kept = share.cohort.reference.active.get(field.name)
         place = Place(start, torch.Size(field.shape), field.dtype, kept is not None, kept)
         places[field.group, field.name], start = place, place.columns.stop
-    return Stack(theta[:, share.sent], weights, places)
+    return places
 
 
 def _refused(share: Share, stacks: Sequence[Stack]) -> dict[int, Receipt]:
