@@ -65,6 +65,13 @@ def test_no_gradient_travels_as_its_largest_values(codec: str) -> None:
         configured(method="sprout", sprout__where="gradient", wire__values=codec).check()
 
 
+def test_what_clients_keep_is_not_sent_twice() -> None:
+    kept = {"wire__values": "q4", "wire__feedback": True}
+    configured(**kept).check()
+    with pytest.raises(OptionError, match=r"with wire.feedback, cohort.sampling must be without-replacement, got"):
+        configured(cohort__sampling="with-replacement", **kept).check()
+
+
 def test_methods_say_whether_they_read_gradients() -> None:
     """What each asks for in its first rounds; votes have a codec of their own."""
     shapes = {"a.weight": (30, 40), "b.weight": (5, 30)}

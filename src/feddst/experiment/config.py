@@ -111,6 +111,11 @@ class RunConfig:
             raise OptionError(f"cohort.size must be at most data.clients ({self.data.clients}), got {self.cohort.size}")
         if self.min_clients > self.cohort.size:
             raise OptionError(f"min_clients must be at most cohort.size ({self.cohort.size}), got {self.min_clients}")
+        if self.wire.feedback and self.cohort.sampling == "with-replacement":
+            raise OptionError(
+                "with wire.feedback, cohort.sampling must be without-replacement, got 'with-replacement': "
+                "a client drawn twice in a round would send twice what it has kept"
+            )
         self.wire.check()
         self._refuse_codecs(method)
         self.engine.torch_device()
