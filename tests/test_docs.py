@@ -712,7 +712,7 @@ def where_weights_belong() -> Iterator[str]:
     for against in ("erk", "even"):
         yield from compared("layers-mnist", against)
     found, known = (difference("layers-mnist", row, "erk", 0.0025) for row in ("across-early", "even"))
-    yield f"the quickest of three finds nearly all of what equal shares are worth, {found} of {known} points at 0.0025 GiB"
+    yield f"finds nearly all of what equal shares are worth, {found} of {known} points at 0.0025 GiB"
     for name in ("shares-mnist", "shares-cifar10"):
         yield headed(name, "minus ERK")
         yield from compared(name, "erk")
