@@ -918,7 +918,8 @@ def what_it_costs_to_compute() -> Iterator[str]:
 @on(RESEARCH)
 def the_pieces_of_thrift() -> Iterator[str]:
     yield headed("pieces-cifar10", "minus the whole")
-    yield from compared("pieces-cifar10", "thrifty")
+    for name in ("pieces-cifar10", "pieces-mnist"):
+        yield from compared(name, "thrifty")
 
 
 # That pages say it, and nothing else.
