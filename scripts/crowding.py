@@ -7,8 +7,8 @@ Of the layer with the most active weights: the share of them at the tenth of its
 share of its inputs that has none; for each row, means over seeds, when runs ended.
 """
 
+import argparse
 import json
-import sys
 from pathlib import Path
 
 from safetensors import safe_open
@@ -57,7 +57,9 @@ def measured(folder: Path) -> dict[str, dict[str, float | int | str]]:
 
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="where a study's runs and their record are")
+    folder = parser.parse_args().folder
     made = {
         "command": f"python scripts/crowding.py {folder}",
         "commit": commit(),

@@ -209,7 +209,7 @@ class Sprout(RandomMask):
         return found
 
     def turnover(self, state: ServerState, budgets: Mapping[str, int], r: int) -> dict[str, tuple[int, int]]:
-        """By layer, how many weights leave after round r and how many enter, so that there are so many."""
+        """By layer, how many weights leave after round r and how many enter, so that it has its budget then."""
         found: dict[str, tuple[int, int]] = {}
         for name, mask in state.masks.items():
             active = state.budgets[name]
