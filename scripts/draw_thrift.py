@@ -9,14 +9,13 @@ float32 and the RandomMask that it is compared with are from their own study. Ne
 
 import sys
 from collections.abc import Iterator
-from itertools import cycle, product
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from feddst.experiment.metrics import MIB
-from feddst.experiment.plots import COLOURS, GREY, STYLES, name_lines, new_figure, save_png, tidy
+from feddst.experiment.plots import GREY, looks_of, name_lines, new_figure, save_png, tidy
 from feddst.experiment.presets import TABLES
 from feddst.experiment.reproduce.paper import PAPER
 from feddst.experiment.reproduce.record import RECORD, Record, RecordedRow, load_record
@@ -76,14 +75,13 @@ def draw(data: str, path: Path) -> None:
     thrifty, grown, tables = (
         load_record(ROOT / "results" / name) for name in (f"thrifty-{data}", f"sprout-{data}", plain)
     )
-    figure = new_figure()
+    lines = list(lines_of(thrifty, grown, tables))
+    figure = new_figure(name for name, _ in lines)
     axes = figure.add_subplot()
     ends: list[tuple[float, str, str]] = []
-    lines = lines_of(thrifty, grown, tables)
-    looks = cycle(product(STYLES, COLOURS))
-    for (name, (uploads, best)), (style, colour) in zip(lines, looks, strict=False):  # looks have no end
+    for (_, (uploads, best)), (name, style, colour) in zip(lines, looks_of(name for name, _ in lines), strict=True):
         axes.plot(uploads, best, style, color=colour, linewidth=1.8)
-        ends.append((float(best[-1]), name if style == STYLES[0] else f"{name} ({style})", colour))
+        ends.append((float(best[-1]), name, colour))
     [caps] = [one.caps for one in TABLES if one.name == table]
     said = {name: PAPER[table][name] for name in MARKERS}
     for name, cells in said.items():

@@ -56,5 +56,5 @@ def test_more_lines_than_colours_are_all_drawn(
     monkeypatch.setattr(script, "name_lines", name_lines)
     script.draw("mnist", tmp_path / "thrift.png")
     titles = [row.title for row in many.rows]
-    assert named == titles[: len(COLOURS)] + [f"{title} (--)" for title in titles[len(COLOURS) :]]
+    assert named == titles[: len(COLOURS)] + [f"{title} (dashed)" for title in titles[len(COLOURS) :]]
     assert (tmp_path / "thrift.png").read_bytes().startswith(b"\x89PNG")

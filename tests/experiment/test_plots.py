@@ -5,7 +5,16 @@ import pytest
 
 from feddst.experiment import CompareConfig, Comparison, Row
 from feddst.experiment.comparison import Curve
-from feddst.experiment.plots import Picture, _set_up, _spread_out, accuracy_against_upload, band, new_figure
+from feddst.experiment.plots import (
+    COLOURS,
+    Picture,
+    _set_up,
+    _spread_out,
+    accuracy_against_upload,
+    band,
+    looks_of,
+    new_figure,
+)
 
 
 def row(number: int, mib: float, accuracy: float | None) -> Row:
@@ -47,6 +56,13 @@ def test_names_are_neither_over_each_other_nor_below_the_picture() -> None:
     np.testing.assert_allclose(heights, [0.975, 0.9, 0.4, 0.075, 0.025])
 
 
+def test_a_picture_is_as_tall_as_its_names_need() -> None:
+    names = [f"row {i}" for i in range(40)]  # of 0.05 each: twice what there usually is
+    assert new_figure(names).get_figheight() == 2 * new_figure(names[:20]).get_figheight()
+    assert new_figure(names[:20]).get_figheight() == new_figure().get_figheight()
+    np.testing.assert_allclose(_spread_out([1.0] * 40, names), np.linspace(1 - 1 / 80, 1 / 80, 40))
+
+
 @pytest.mark.parametrize("seeds", [(0,), (0, 1)])
 def test_a_picture_is_drawn_and_drawn_again(tmp_path: Path, seeds: tuple[int, ...]) -> None:
     entries = ("fedavgm", "feddst:sparsity.level=0.9", "feddst")
@@ -57,6 +73,15 @@ def test_a_picture_is_drawn_and_drawn_again(tmp_path: Path, seeds: tuple[int, ..
         accuracy_against_upload(comparison, tmp_path / "accuracy.png")
     assert (tmp_path / "accuracy.png").read_bytes().startswith(b"\x89PNG")
     assert [path.name for path in tmp_path.iterdir()] == ["accuracy.png"]
+
+
+def test_lines_of_one_colour_differ_in_style_and_say_so() -> None:
+    names = [f"row {i}" for i in range(2 * len(COLOURS) + 1)]
+    looks = list(looks_of(names))
+    assert len({(style, colour) for _, style, colour in looks}) == len(names)
+    assert [name for name, _, _ in looks[: len(COLOURS)]] == names[: len(COLOURS)]
+    assert looks[len(COLOURS)] == ("row 7 (dashed)", "--", COLOURS[0])
+    assert looks[-1] == ("row 14 (dotted)", ":", COLOURS[0])
 
 
 @pytest.mark.parametrize(("caps", "scale"), [((0.001, 0.01), "linear"), ((0.0002, 0.01), "log")])

@@ -2,8 +2,9 @@
 
 import io
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import cycle, product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's palette, which colour-blind readers can tell apart; its yellow is too faint for lines."""
-STYLES = ("-", "--", ":", "-.")
+STYLES = {"-": "", "--": " (dashed)", ":": " (dotted)", "-.": " (dashes and dots)"}
+"""How lines are drawn, and what their names then end with."""
 GREY = "#8a8a8a"
 FEW_POINTS = 30
 LABEL_GAP = 0.05
@@ -70,17 +72,17 @@ def accuracy_against_upload(comparison: Comparison, path: Path) -> None:
 
 def draw(picture: Picture, path: Path) -> None:
     """Write the picture as a PNG."""
-    figure = new_figure()
+    figure = new_figure(label for label, line in picture.lines if len(line.mean))
     _draw(figure, picture)
     save_png(figure, path)
 
 
-def new_figure() -> "Figure":
-    """An empty figure. Raises `ImportError` where there is no matplotlib."""
+def new_figure(names: Iterable[str] = ()) -> "Figure":
+    """An empty figure, tall enough for these names. Raises `ImportError` where there is no matplotlib."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 4.8), layout="constrained")
+    figure = Figure(figsize=(8, 4.8 * _taller(names)), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
@@ -138,11 +140,10 @@ def spread_in_words(seeds: int) -> str:
 def _draw(figure: "Figure", picture: Picture) -> None:
     axes = figure.add_subplot()
     ends: list[tuple[float, str, str]] = []
-    for i, (label, line) in enumerate(picture.lines):
+    looks = looks_of(label for label, _ in picture.lines)
+    for (_, line), (label, style, colour) in zip(picture.lines, looks, strict=True):
         if not len(line.mean):
             continue
-        colour = COLOURS[i % len(COLOURS)]
-        style = STYLES[i // len(COLOURS) % len(STYLES)]
         marker = "o" if len(line.mean) <= FEW_POINTS else ""
         axes.plot(line.upload, line.mean, style, color=colour, linewidth=1.8, marker=marker, markersize=3.5)
         if picture.shaded:
@@ -150,6 +151,12 @@ def _draw(figure: "Figure", picture: Picture) -> None:
         ends.append((float(line.mean[-1]), label, colour))
     _set_up(axes, picture)
     name_lines(axes, ends)
+
+
+def looks_of(names: Iterable[str]) -> Iterator[tuple[str, str, str]]:
+    """What to call each line, its style and its colour: lines after the last colour say how they are drawn."""
+    for name, (style, colour) in zip(names, cycle(product(STYLES, COLOURS)), strict=False):  # looks have no end
+        yield name + STYLES[style], style, colour
 
 
 def tidy(axes: "Axes", title: str) -> None:
@@ -206,9 +213,15 @@ def name_lines(axes: "Axes", ends: list[tuple[float, str, str]]) -> None:
         )
 
 
+def _taller(names: Iterable[str]) -> float:
+    """How many times as tall as usual a picture must be for these names to stand below each other."""
+    return max(1.0, LABEL_GAP * sum(1 + name.count(":") for name in names))
+
+
 def _spread_out(wanted: list[float], labels: list[str]) -> list[float]:
     """Heights for labels from the top down, near those wanted: none over another, and none below the picture."""
-    halves = [LABEL_GAP * (1 + label.count(":")) / 2 for label in labels]
+    gap = LABEL_GAP / _taller(labels)
+    halves = [gap * (1 + label.count(":")) / 2 for label in labels]
     heights: list[float] = []
     ceiling = 1.0
     for height, half in zip(wanted, halves, strict=True):

@@ -178,7 +178,7 @@ def _accuracy(entries: Sequence[Entry], axis: Axis) -> "Figure":
     axes_ = figure.add_subplot()
     for i, found in bands.items():
         entry = entries[i]
-        colour, style = COLOURS[i % len(COLOURS)], STYLES[i % len(STYLES)]
+        colour, style = COLOURS[i % len(COLOURS)], tuple(STYLES)[i % len(STYLES)]
         axes_.plot(found.upload, found.mean, style, color=colour, linewidth=1.2, label=entry.label)
         if len(entry.runs) > 1:
             axes_.fill_between(found.upload, found.low, found.high, color=colour, alpha=0.2, linewidth=0)
