@@ -12,7 +12,7 @@ import feddst
 from feddst.data import Dataset
 from feddst.errors import OptionError
 from feddst.methods import Adaptive, Sprout, SproutAdam, Sprouting
-from feddst.methods.sprout import between, deal, expected_movement
+from feddst.methods.sprout import between, deal, expected_movement, scarcity, spare
 from feddst.protocol import InitialModel, Layer, ServerState, SparseSum, Update, count_active
 from feddst.sparsity import Distribution, Sparsity
 
@@ -129,7 +129,8 @@ def test_nothing_leaves_and_enters_at_once(alpha: float, entered: int) -> None:
     every=st.integers(1, 4),
     alpha=st.floats(0, 1),
     drop=st.sampled_from(["magnitude", "movement", "product"]),
-    where=st.sampled_from(["random", "movement", "gradient"]),
+    grace=st.sampled_from([0, 5, 9]),
+    where=st.sampled_from(["random", "scarce", "movement", "gradient"]),
     layers=st.sampled_from(["fixed", "movement"]),
     spread=st.sampled_from(["same", "root", "even"]),
 )
@@ -142,13 +143,14 @@ def test_every_layer_keeps_exactly_its_budget(
     every: int,
     alpha: float,
     drop: str,
+    grace: int,
     where: str,
     layers: str,
     spread: str,
 ) -> None:
     first = level if start is None else start
     every = max(every, 2) if where == "gradient" else every
-    options = Sprouting(every, alpha, 12, drop, where, layers, first, spread, begin, begin + length)  # type: ignore[arg-type]
+    options = Sprouting(every, alpha, 12, drop, grace, where, layers, first, spread, begin, begin + length)  # type: ignore[arg-type]
     method = Sprout(sparsity=Sparsity(level), sprout=options)
     state = method.init(model(), seed=1)
     for _ in range(begin + length + 2 * every):
@@ -275,6 +277,62 @@ def test_what_leaves(drop: str, leaves: int) -> None:
     assert int(importance.argmin()) == leaves
 
 
+def test_what_has_grown_is_spared_for_some_rounds() -> None:
+    """Of four weights one is replaced after each round, for two of which it may not leave."""
+    method = moving(0.5, alpha=0.25, grace=2)
+    params = {"w": torch.tensor([[8.0, -7.0, 6.0, 5.0], [0.4, 0.3, 0.2, 0.1]])}
+    state = method.init(InitialModel(params, (Layer("w", (2, 4)),)), seed=3)
+    grown: list[torch.Tensor] = []
+    for small in (3, 2, None, None):  # 5 leaves, then 6; then what has grown, which is 0, the oldest first
+        before, state = state, round_of(method, state)
+        entered, left = (
+            one["w"] & ~other["w"] for one, other in ((state.masks, before.masks), (before.masks, state.masks))
+        )
+        assert torch.equal(left, grown.pop(0)) if small is None else int(left[0].nonzero()) == small
+        grown.append(entered)
+    assert state.masks["w"][0, :2].all()
+
+
+def test_where_all_have_grown_lately_nothing_leaves() -> None:
+    method = moving(0.5, alpha=1.0, grace=2)
+    state = method.init(model(), seed=0)
+    first = round_of(method, state)
+    assert not any((mask & state.masks[name]).any() for name, mask in first.masks.items())
+    second = round_of(method, first)
+    assert all(torch.equal(mask, first.masks[name]) for name, mask in second.masks.items())
+    third = round_of(method, second)
+    assert not any((mask & first.masks[name]).any() for name, mask in third.masks.items())
+
+
+def test_those_spared_come_last_in_their_order() -> None:
+    found = spare(torch.tensor([3.0, -0.5, 0.0, -2.0]), torch.tensor([False, True, True, False]))
+    assert found.argsort().tolist() == [3, 0, 2, 1]
+
+
+def test_units_that_have_few_weights_are_likelier_to_get_more() -> None:
+    mask = torch.tensor([[1, 0, 1], [0, 0, 1]]).bool()  # outputs have 2 and 1, inputs 1, 0 and 2
+    wanted = [[1 / 6, 1 / 3, 1 / 9], [1 / 4, 1 / 2, 1 / 6]]
+    assert scarcity(mask).tolist() == [pytest.approx(row) for row in wanted]
+    assert torch.equal(
+        scarcity(mask[..., None].expand(2, 3, 4))[..., 0], scarcity(mask[..., None].expand(2, 3, 4))[..., 3]
+    )
+
+
+def test_scarce_units_get_what_grows() -> None:
+    """Ten of forty outputs have all of 300 weights: of 500 more they get far fewer than at random places."""
+    draws = torch.rand(10, 40, generator=torch.Generator().manual_seed(0))
+    params = {"w": torch.cat([draws, torch.zeros(30, 40)])}
+    crowded = {}
+    for where in ("random", "scarce"):
+        method = growing(0.5, start=1 - 300 / 1600, begin=1, end=2, every=2, where=where)
+        state = method.init(InitialModel(params, (Layer("w", (40, 40)),)), seed=0)
+        for _ in range(2):
+            state = round_of(method, state)
+        assert int(state.masks["w"].sum()) == 800
+        crowded[where] = int(state.masks["w"][:10].sum()) - 300
+    assert 3 * crowded["scarce"] < crowded["random"]
+
+
 def test_movement_is_expected_where_others_have_moved() -> None:
     movement, mask = torch.tensor([[4.0, 0.0, 1.0], [0.0, 0.0, 1.0]]), torch.tensor([[1, 0, 1], [0, 0, 1]]).bool()
     found = expected_movement(movement, mask)  # the mean of the three is 2: relative to it 2, ½ and ½
@@ -331,7 +389,7 @@ def test_draws_follow_the_seed_and_the_round() -> None:
     assert not torch.equal(ends[0], ends[2])
 
 
-@pytest.mark.parametrize("where", ["movement", "gradient"])
+@pytest.mark.parametrize("where", ["scarce", "movement", "gradient"])
 @pytest.mark.parametrize("kind", ["reference", "native", "stacked"])
 def test_clients_send_no_masks(digits: Dataset, kind: str, where: str) -> None:
     config = feddst.configure(
@@ -366,5 +424,10 @@ def test_options_that_contradict_each_other() -> None:
     with pytest.raises(OptionError, match=r"sprout.every must be at least 2 with sprout.where gradient, .* got 1"):
         moving(0.8, alpha=0.1, where="gradient").check()
     moving(0.8, alpha=0.1, every=2, where="gradient").check()
+    with pytest.raises(OptionError, match=r"sprout.grace must be 0 or more than sprout.every \(10\), .* got 10"):
+        moving(0.8, alpha=0.1, every=10, grace=10).check()
+    with pytest.raises(OptionError, match=r"sprout.grace 11 has no effect: .* replaced"):
+        growing(0.8, start=0.9, grace=11).check()
+    moving(0.8, alpha=0.1, every=10, grace=11).check()
     with pytest.raises(OptionError, match=r"sprout.end must be at least sprout.begin \(100\), got 20"):
         replace(Sprout(), sprout=Sprouting(end=20)).check()

@@ -10,6 +10,7 @@ has anyway: how large weights are, and how much the rounds before have moved the
 that it lacks would move too: the gradient of a weight is the product of what comes in at one end and back at the other.
 And layers whose weights move much may be dealt more of them, at the expense of others. Or the server asks: before each
 change the clients of a round report the gradient at the model that they receive, which costs upload, and do not train.
+What has grown may be spared for some rounds, since it begins at zero and so among the smallest.
 """
 
 import math
@@ -42,6 +43,8 @@ from feddst.sparsity import Distribution, Sparsity, drop_smallest, grow_largest,
 MEMORY = 0.9
 """How much of a weight's movement is remembered from one round to the next."""
 _PREFIX = "movement/"
+_SPARED = "spared/"
+"""Until which round a weight is spared."""
 _GRADIENT = Report("gradient")
 
 
@@ -57,10 +60,12 @@ class Sprouting:
     drop: Literal["magnitude", "movement", "product"] = option(
         "magnitude", "which weights leave: the smallest, those that have moved least, or those with the least of both"
     )
-    where: Literal["random", "movement", "gradient"] = option(
+    grace: int = option(0, "for how many rounds a weight that has grown does not leave", at_least=0)
+    where: Literal["random", "scarce", "movement", "gradient"] = option(
         "random",
-        "where weights grow: anywhere, likelier between units whose weights have moved much, or where clients' mean "
-        "gradient at the model they receive is steepest; they report it, whole, in a round in which they do not train",
+        "where weights grow: anywhere, likelier between units that have few, likelier between units whose weights have "
+        "moved much, or where clients' mean gradient at the model they receive is steepest; they report it, whole, in "
+        "a round in which they do not train",
     )
     layers: Literal["fixed", "movement"] = option(
         "fixed",
@@ -179,6 +184,8 @@ class Sprout(RandomMask):
         masks = self.moved(after, budgets, state.round, gradient)
         stayed = {name: mask & state.masks[name] for name, mask in masks.items()}  # what enters begins anew
         params, extra = masked(after.params, masks), self.forget(after.extra, stayed)
+        if self.sprout.grace:
+            extra = {**extra, **self.spared(after, masks, state.round)}
         return replace(after, params=params, masks=masks, budgets=budgets, extra=extra)
 
     def next_budgets(self, state: ServerState, r: int) -> Mapping[str, int]:
@@ -195,6 +202,13 @@ class Sprout(RandomMask):
         dealt = deal(whole - sum(kept.values()), wants, rooms)
         return {name: count + more for (name, count), more in zip(kept.items(), dealt, strict=True)}
 
+    def spared(self, state: ServerState, masks: Mapping[str, Tensor], r: int) -> Tensors:
+        """Until which round each weight is spared, if `masks` follow after round r."""
+        until, before = r + self.sprout.grace, {name: state.extra.get(_SPARED + name, 0) for name in masks}
+        return {
+            _SPARED + name: torch.where(mask & ~state.masks[name], until, before[name]) for name, mask in masks.items()
+        }
+
     def forget(self, extra: Tensors, masks: Mapping[str, Tensor]) -> Tensors:
         return masked(super().forget(extra, masks), {_PREFIX + name: mask for name, mask in masks.items()})
 
@@ -203,7 +217,8 @@ class Sprout(RandomMask):
         draws, found = generator(state.seed, "sprout", r), dict[str, Tensor]()
         for name, (leave, enter) in sorted(self.turnover(state, budgets, r).items()):
             mask, movement = state.masks[name], state.extra.get(_PREFIX + name)
-            kept = drop_smallest(self.importance(state.params[name], movement)[None], mask[None], leave)[0]
+            importance = spare(self.importance(state.params[name], movement), is_spared(state, name, r))
+            kept = drop_smallest(importance[None], mask[None], leave)[0]
             scores = self.scores(mask, movement, gradient.get(name), draws)
             found[name] = grow_largest(scores[None], mask[None], enter)[0] & (kept | ~mask)
         return found
@@ -214,7 +229,8 @@ class Sprout(RandomMask):
         for name, mask in state.masks.items():
             active = state.budgets[name]
             fewer, more = sorted((active, budgets[name]))
-            replaced = min(round(self.sprout.share(r) * fewer), mask.numel() - more)
+            free = int((mask & ~is_spared(state, name, r)).sum())
+            replaced = min(round(self.sprout.share(r) * fewer), mask.numel() - more, free)
             found[name] = active - fewer + replaced, budgets[name] - fewer + replaced
         return found
 
@@ -231,6 +247,8 @@ class Sprout(RandomMask):
         if gradient is not None:
             return gradient.abs()
         chance = torch.from_numpy(1 - draws.random(tuple(mask.shape))).to(mask.device)  # in (0, 1]
+        if self.sprout.where == "scarce":
+            return chance.log() / scarcity(mask)
         if movement is None or self.sprout.where != "movement":
             return chance
         return chance.log() / expected_movement(movement, mask)
@@ -240,6 +258,7 @@ class Sprout(RandomMask):
         sprout, level = self.sprout, self.sparsity.level
         for name, usual, used in (
             ("drop", "magnitude", self.changes and sprout.start <= level),
+            ("grace", 0, False),
             ("where", "random", self.changes),
             ("layers", "fixed", sprout.start != level),
         ):
@@ -248,6 +267,11 @@ class Sprout(RandomMask):
                     f"sprout.{name} {getattr(sprout, name)} has no effect: with sprout.alpha {sprout.alpha:g}, "
                     f"sprout.every {sprout.every} and sprout.until {sprout.until} no weight is ever replaced"
                 )
+        if 0 < sprout.grace <= sprout.every:
+            raise OptionError(
+                f"sprout.grace must be 0 or more than sprout.every ({sprout.every}), when a weight could leave "
+                f"first; got {sprout.grace}"
+            )
         if self.reads_gradients and sprout.every == 1:
             raise OptionError(
                 "sprout.every must be at least 2 with sprout.where gradient, or nobody trains while masks change; got 1"
@@ -302,6 +326,25 @@ def deal(count: int, wants: Sequence[float], rooms: Sequence[int]) -> list[int]:
     for i in [i for i in closest if dealt[i] < rooms[i]][: count - sum(dealt)]:
         dealt[i] += 1
     return dealt
+
+
+def is_spared(state: ServerState, name: str, r: int) -> Tensor:
+    """Which of a layer's weights do not leave after round r."""
+    until = state.extra.get(_SPARED + name)
+    return torch.zeros_like(state.masks[name]) if until is None else until > r
+
+
+def spare(importance: Tensor, spared: Tensor) -> Tensor:
+    """Importance with which those that are spared come after all others, and after each other as before."""
+    size = importance.abs()
+    return torch.where(spared, 1 + size.max() + size, size)
+
+
+def scarcity(mask: Tensor) -> Tensor:
+    """How likely each weight [out, in, …] is to grow: the fewer its output and its input have, the likelier."""
+    held = mask.double().reshape(*mask.shape[:2], -1)
+    product = 1 / ((held.sum((1, 2)) + 1)[:, None] * (held.sum((0, 2)) + 1)[None])
+    return product.reshape(*product.shape, *[1] * (mask.ndim - 2)).expand(mask.shape)
 
 
 def expected_movement(movement: Tensor, mask: Tensor) -> Tensor:

@@ -295,7 +295,7 @@ def test_an_update_that_no_server_would_take_is_refused(wire: dict[str, Any], da
     [
         ("feddst", {}),
         ("feddst", {"wire.values": "q4", "wire.feedback": True}),
-        ("sprout", {**MOVING, "wire.values": "top16", "wire.feedback": True, "averaged": 0.9}),
+        ("sprout", {**MOVING, "sprout.grace": 3, "wire.values": "top16", "wire.feedback": True, "averaged": 0.9}),
     ],
     ids=["plain", "feedback", "masks that the server moves"],
 )
