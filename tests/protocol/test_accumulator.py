@@ -33,6 +33,7 @@ def test_each_weight_is_averaged_over_those_who_hold_it() -> None:
     assert total.mean()["w"].tolist() == [7.0, 2.0, 3.75, 0.0]
     assert total.mean()["b"].tolist() == [1.75]
     assert total.held()["w"].tolist() == [True, True, True, False]
+    assert total.votes()["w"].tolist() == [4, 1, 4, 0]
     assert (total.updates, total.weight) == (2, 4)
 
 
@@ -96,6 +97,8 @@ def test_what_is_held_is_the_union_of_masks_and_the_rest_can_stay(answers: list[
     masks = [MASK["w"] if mask is None else torch.tensor(mask) for _, _, mask in answers]
     union = torch.stack(masks).any(dim=0)
     assert torch.equal(total.held()["w"], union)
+    weights = torch.tensor([n for n, _, _ in answers])
+    assert torch.equal(total.votes()["w"], (weights[:, None] * torch.stack(masks)).sum(dim=0))
     old = {"w": torch.arange(4, dtype=torch.float32) - 9, "b": torch.zeros(1)}
     assert _bits(total.mean(otherwise=old)["w"]) == _bits(torch.where(union, total.mean()["w"], old["w"]))
     assert _bits(total.mean()["w"][~union]) == _bits(torch.zeros(int((~union).sum())))
@@ -243,6 +246,7 @@ def test_updates_side_by_side_add_up_as_one_by_one(seed: int, form: Form) -> Non
         assert torch.equal(together.mean()[name], one_by_one.mean()[name])
         assert torch.equal(together.mean(otherwise=otherwise)[name], one_by_one.mean(otherwise=otherwise)[name])
     assert torch.equal(together.held()["w"], one_by_one.held()["w"])
+    assert torch.equal(together.votes()["w"], one_by_one.votes()["w"])
     assert (together.updates, together.weight) == (one_by_one.updates, one_by_one.weight) == (3, sum(weights))
 
 

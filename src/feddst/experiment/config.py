@@ -12,6 +12,7 @@ from feddst.experiment.metrics import Accounting
 from feddst.methods import (
     METHODS,
     Adaptive,
+    Ballot,
     Lottery,
     Method,
     OneShot,
@@ -82,6 +83,7 @@ class RunConfig:
     sparsity: Sparsity = Sparsity()
     readjust: Timetable = Timetable()
     growth: Growth = Growth()
+    ballot: Ballot = Ballot()
     sprout: Sprouting = Sprouting()
     proximal: Proximal = Proximal()
     server: ServerMomentum = ServerMomentum()

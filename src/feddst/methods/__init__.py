@@ -7,7 +7,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from feddst.methods.base import Card, Method
 from feddst.methods.fedavg import FedAvg, FedAvgM, FedAvgMServer, ServerMomentum
-from feddst.methods.feddst import FedDST, FedDSTProx, RandomMaskProx
+from feddst.methods.feddst import Ballot, FedDST, FedDSTProx, RandomMaskProx
 from feddst.methods.fedopt import (
     Adaptive,
     FedAdagrad,
@@ -102,6 +102,7 @@ __all__ = [
     "METHODS",
     "SNIP",
     "Adaptive",
+    "Ballot",
     "Card",
     "FedAdagrad",
     "FedAdam",

@@ -6,14 +6,31 @@ the clients that hold it, θ[i] = Σ n_c θ_c[i] m_c[i] / Σ n_c m_c[i], and pru
 """
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
 
 from feddst.errors import OptionError
 from feddst.methods.base import Card
 from feddst.methods.fedprox import FedProx
 from feddst.methods.randommask import RandomMask
-from feddst.protocol import ClientWork, Growth, Readjustment, ServerState, SparseSum, masked
+from feddst.options import option
+from feddst.protocol import ClientWork, Growth, Readjustment, ServerState, SparseSum, Tensors, masked
 from feddst.sparsity import Timetable, prune_within
+
+
+@dataclass(frozen=True)
+class Ballot:
+    """What the server makes of clients' masks that differ. The paper has the first of each."""
+
+    grown: Literal["holders", "all"] = option(
+        "holders",
+        "whom a weight is averaged over that was not broadcast: those who have grown it, or all, the others with 0",
+    )
+    keep: Literal["largest", "most-held"] = option(
+        "largest", "which weights stay: the largest, or those that most clients hold, and of these the largest"
+    )
 
 
 @dataclass(frozen=True)
@@ -34,6 +51,7 @@ class FedDST(RandomMask):
 
     readjust: Timetable = Timetable()
     growth: Growth = Growth()
+    ballot: Ballot = Ballot()
 
     def work(self, state: ServerState, client: int) -> ClientWork:
         work = super().work(state, client)
@@ -45,7 +63,11 @@ class FedDST(RandomMask):
 
     def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:
         theta, extra = self.step(state, total)
-        masks = prune_within(theta, state.budgets, among=total.held(), held=state.masks)
+        votes = total.votes() if self.ballot != Ballot() else {}
+        if self.ballot.grown == "all":
+            theta = {**theta, **shrunk(theta, state, votes, total.weight)}
+        scores = by_votes(theta, votes) if self.ballot.keep == "most-held" else theta
+        masks = prune_within(scores, state.budgets, among=total.held(), held=state.masks)
         kept = self.forget(extra, masks)
         return state.next(params=masked(theta, masks), buffers=total.mean("buffers"), masks=masks, extra=kept)
 
@@ -56,6 +78,17 @@ class FedDST(RandomMask):
                 f"readjust.after_epoch must be at most local.epochs ({self.local.epochs}), "
                 f"got {self.readjust.after_epoch}"
             )
+
+
+def shrunk(theta: Tensors, state: ServerState, votes: Tensors, whole: int) -> dict[str, Tensor]:
+    """Layers in which what was not broadcast is as small as if those who do not hold it had sent 0."""
+    return {name: torch.where(state.masks[name], theta[name], theta[name] * (n / whole)) for name, n in votes.items()}
+
+
+def by_votes(theta: Tensors, votes: Tensors) -> dict[str, Tensor]:
+    """Numbers that order a layer's weights by votes, and where these are equal by size, which counts less than one."""
+    sizes = {name: theta[name].abs().double() for name in votes}
+    return {name: votes[name] + size / (1 + size) for name, size in sizes.items()}
 
 
 @dataclass(frozen=True)

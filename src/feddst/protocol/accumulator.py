@@ -194,6 +194,10 @@ class SparseSum:
         """Which masked weights at least one client holds: the union of the clients' masks."""
         return {key[1]: self._held(key) for key, kind in self._kinds.items() if kind.masked}
 
+    def votes(self) -> dict[str, Tensor]:
+        """The weight n_c of the clients that hold each masked weight: int64, of the tensor's shape."""
+        return {key[1]: self._votes(key) for key, kind in self._kinds.items() if kind.masked}
+
     def apart(self) -> dict[str, float]:
         """By layer, how much clients' masks differ, as `Holders.apart` says; nothing if holders were not counted."""
         return {} if self._holders is None else self._holders.apart()
@@ -289,7 +293,10 @@ class SparseSum:
     def _held(self, key: Key) -> Tensor:
         if not self._own_masks:
             return self._masks[key[1]]
-        return (self._everything(key).weights > 0).reshape(self._kinds[key].shape)
+        return self._votes(key) > 0
+
+    def _votes(self, key: Key) -> Tensor:
+        return self._everything(key).weights.reshape(self._kinds[key].shape)
 
     def _everything(self, key: Key) -> Whole:
         """The sum of a tensor over all updates."""
