@@ -44,6 +44,7 @@ SPROUT = {"method": "sprout", "sprout.every": 10, "sprout.alpha": 0.1, "sprout.u
 ROWS: dict[str, dict[str, Any]] = {
     "sprout": SPROUT,
     "rare": {**SPROUT, "sprout.every": 50, "sprout.alpha": 0.3},
+    "spared": {**SPROUT, "sprout.grace": 50},
     "feddst": {"method": "feddst", "readjust.alpha": 0.05},
     "across": {**SPROUT, "sprout.layers": "movement"},
     "float32": {**SPROUT, "wire.values": "float32", "wire.feedback": False},
@@ -190,16 +191,16 @@ def measure() -> dict[str, Any]:
 
 
 def draw(record: Mapping[str, Any], path: Path) -> None:
-    """Write the picture: survival in three rows, density by layer, and movement by layer."""
+    """Write the picture: survival in four rows, density by layer, and movement by layer."""
     figure, rows = new_figure(), record["rows"]
-    figure.set_size_inches(9, 7.6)
+    figure.set_size_inches(11.5, 7.6)
     parts: Any = figure.subfigures(2, 1, height_ratios=(1, 1.2), hspace=0.05)
     above, below = parts
-    panels = above.subplots(1, 3, sharey=True)
+    panels = above.subplots(1, 4, sharey=True)
     for axes, (name, title) in zip(panels, survival_titles(rows).items(), strict=True):
         _draw_survival(axes, rows[name]["survival"], title)
     panels[0].set_ylabel("weights still in the mask [%]")
-    panels[0].legend(loc="center right", frameon=False, fontsize=8.5)
+    panels[1].legend(loc="center right", frameon=False, fontsize=8.5)
     left, right = below.subplots(1, 2, width_ratios=(1.1, 1))
     _draw_density(left, rows["across"])
     _draw_movement(right, rows["sprout"], rows["across"], record["movement_rounds"])
@@ -210,14 +211,23 @@ def survival_titles(rows: Mapping[str, Any]) -> dict[str, str]:
     """What survival shows in each row that is drawn."""
     gone = {name: f"{100 * (1 - rows[name]['survival']['entered'][0]):.0f} %" for name in ("sprout", "rare")}
     still = {name: f"{100 * unmoved(rows[name]):.0f} %" for name in gone}
+    later = f"{100 * first_to_leave(rows['spared']):.0f} %"
     first = f"{100 * rows['feddst']['survival']['original'][-1]:.0f} %"
     return {
         "sprout": f"Sprout, every 10 rounds:\n{gone['sprout']} of what grows leaves at the next\n"
         f"change; {still['sprout']} has not moved by then",
         "rare": f"Sprout, every 50 rounds: with more\ntime {still['rare']} has not moved by then,\n"
         f"and {gone['rare']} leaves",
+        "spared": f"Sprout, every 10 rounds: spared for\n50, {later} leaves as soon as it may",
         "feddst": f"FedDST: what grows stays, but little\ngrows: in the end {first} of its mask\nis as at the start",
     }
+
+
+def first_to_leave(row: Mapping[str, Any]) -> float:
+    """Of what has grown and was spared, the share that leaves at the first change at which it may."""
+    shares = [1.0, *row["survival"]["entered"]]
+    first = next(k for k, share in enumerate(shares) if share < 1)
+    return 1 - float(shares[first])
 
 
 def unmoved(row: Mapping[str, Any]) -> float:

@@ -43,6 +43,10 @@ def test_the_last_change_tells_nothing_of_what_enters(script: ModuleType) -> Non
     assert script.survival(history("110", "011")) == ([], [1 / 2])
 
 
+def test_who_was_spared_leaves_later(script: ModuleType) -> None:
+    assert script.first_to_leave({"survival": {"entered": [1.0, 1.0, 0.25, 0.125]}}) == 0.75
+
+
 @pytest.mark.usefixtures("tiny_mnist")
 def test_a_mask_is_watched_as_it_changes(script: ModuleType) -> None:
     options = {
