@@ -40,7 +40,15 @@ FIRST = 100
 """How far movement is measured: rounds 1 to this one."""
 SAID = 50
 """Rounds between two lines of progress."""
-SPROUT = {"method": "sprout", "sprout.every": 10, "sprout.alpha": 0.1, "sprout.until": 1000, "sprout.layers": "fixed"}
+SPROUT = {
+    "method": "sprout",
+    "sprout.every": 10,
+    "sprout.alpha": 0.1,
+    "sprout.until": 1000,
+    "sprout.layers": "fixed",
+    "sprout.start": 0.95,
+    "sprout.spread": "same",
+}
 ROWS: dict[str, dict[str, Any]] = {
     "sprout": SPROUT,
     "rare": {**SPROUT, "sprout.every": 50, "sprout.alpha": 0.3},
@@ -172,11 +180,16 @@ def watched(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return {"accuracy": result.summary.final, "seconds": seconds, **life.told()}
 
 
+def shared_options() -> dict[str, Any]:
+    """What all rows have: the study's options, but those of Sprout, which rows have themselves."""
+    options = {name: value for name, value in dotted(read_study(STUDY)["options"]).items() if "sprout" not in name}
+    del options["method"]
+    return options | {"seed": 0, "rounds": ROUNDS, "eval_every": ROUNDS, "engine.kind": "native"}
+
+
 def measure() -> dict[str, Any]:
     """The record of all runs."""
-    shared = dotted(read_study(STUDY)["options"])
-    shared |= {"seed": 0, "rounds": ROUNDS, "eval_every": ROUNDS, "engine.kind": "native"}
-    began = time.perf_counter()
+    shared, began = shared_options(), time.perf_counter()
     rows = {name: {"options": own, **watched(name, {**shared, **own})} for name, own in ROWS.items()}
     return {
         "command": "python scripts/mask_life.py",

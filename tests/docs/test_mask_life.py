@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import torch
 
+import feddst
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -74,6 +76,11 @@ def test_a_mask_is_watched_as_it_changes(script: ModuleType) -> None:
     assert found["survival"]["entered"] == [pytest.approx(stayed / entered, rel=1e-3)]
     assert found["median_size"]["newest"] == found["median_size"]["ratio"] == [0]
     assert found["median_size"]["others"][0] > 0
+
+
+def test_every_row_can_be_made(script: ModuleType) -> None:
+    for own in script.ROWS.values():
+        feddst.configure(**{**script.shared_options(), **own})
 
 
 def test_the_record_is_of_the_rows_that_the_script_has(script: ModuleType, record: dict[str, Any]) -> None:
