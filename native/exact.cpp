@@ -31,20 +31,34 @@ double rounded(double x) { return (x + kRounder) - kRounder; }
 
 }  // namespace
 
-void add_exact(const float* values, std::int64_t count, double scale, double* coarse, double* fine) {
+namespace {
+
+// Adds up at the places that `at` gives for 0, 1, ….
+template <class At>
+void add_up(const float* values, std::int64_t count, double scale, At at, double* coarse, double* fine) {
     if (double(largest(values, count)) * scale < kRoundable) {
         for (std::int64_t i = 0; i < count; ++i) {
             const double term = double(values[i]) * scale, whole = rounded(term);
-            coarse[i] += whole;
-            fine[i] += rounded((term - whole) * kFinePerCoarse);
+            coarse[at(i)] += whole;
+            fine[at(i)] += rounded((term - whole) * kFinePerCoarse);
         }
         return;
     }
     for (std::int64_t i = 0; i < count; ++i) {
         const double term = double(values[i]) * scale, whole = std::nearbyint(term);
-        coarse[i] += whole;
-        fine[i] += std::nearbyint((term - whole) * kFinePerCoarse);
+        coarse[at(i)] += whole;
+        fine[at(i)] += std::nearbyint((term - whole) * kFinePerCoarse);
     }
+}
+
+}  // namespace
+
+void add_exact(const float* values, std::int64_t count, double scale, const std::int64_t* at, double* coarse,
+               double* fine) {
+    if (at)
+        add_up(values, count, scale, [at](std::int64_t i) { return at[i]; }, coarse, fine);
+    else
+        add_up(values, count, scale, [](std::int64_t i) { return i; }, coarse, fine);
 }
 
 }  // namespace feddst

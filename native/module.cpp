@@ -28,7 +28,8 @@ using Floats = nb::ndarray<float, nb::c_contig, nb::device::cpu>;
 using ConstFloats = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
 using Doubles = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Integers = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Bytes = nb::ndarray<const std::uint8_t, nb::c_contig, nb::device::cpu>;
+using Bytes = nb::ndarray<std::uint8_t, nb::c_contig, nb::device::cpu>;
+using ConstBytes = nb::ndarray<const std::uint8_t, nb::c_contig, nb::device::cpu>;
 using Sides = std::tuple<int, int, int, int, int, int>;
 using Description = std::tuple<std::string, int, Sides, bool, bool>;
 
@@ -58,18 +59,25 @@ void expect(bool holds, const std::string& what) {
     if (!holds) throw std::invalid_argument(what);
 }
 
-std::shared_ptr<Structure> make_structure(std::shared_ptr<Network> network,
-                                          const std::vector<std::optional<Bytes>>& masks,
-                                          std::optional<std::vector<bool>> dense) {
-    const int layers = network->weighted_count();
-    expect(int(masks.size()) == layers, "one mask, or None, is needed for each layer with weights");
-    expect(!dense || int(dense->size()) == layers, "one mode is needed for each layer with weights");
-    std::vector<const std::uint8_t*> found;
-    for (int w = 0; w < layers; ++w) {
-        expect(!masks[w] || std::int64_t(masks[w]->size()) == Network::size(network->weighted(w)),
+// The addresses of masks, checked; null where there is none.
+template <class Array>
+std::vector<typename Array::Scalar*> mask_addresses(const Network& network,
+                                                    const std::vector<std::optional<Array>>& masks) {
+    expect(int(masks.size()) == network.weighted_count(), "one mask, or None, is needed for each layer with weights");
+    std::vector<typename Array::Scalar*> found;
+    for (int w = 0; w < network.weighted_count(); ++w) {
+        expect(!masks[w] || std::int64_t(masks[w]->size()) == Network::size(network.weighted(w)),
                "a mask has another size than its weights");
         found.push_back(masks[w] ? masks[w]->data() : nullptr);
     }
+    return found;
+}
+
+std::shared_ptr<Structure> make_structure(std::shared_ptr<Network> network,
+                                          const std::vector<std::optional<ConstBytes>>& masks,
+                                          std::optional<std::vector<bool>> dense) {
+    const std::vector<const std::uint8_t*> found = mask_addresses(*network, masks);
+    expect(!dense || int(dense->size()) == network->weighted_count(), "one mode is needed for each layer with weights");
     std::vector<Mode> modes;
     if (dense)
         for (bool all : *dense) modes.push_back(all ? Mode::dense : Mode::sparse);
@@ -164,6 +172,32 @@ void mean_gradient(Session& session, const ConstFloats& inputs, const Integers& 
     session.mean_gradient(images, order.data(), std::int64_t(order.size()), temperature, to, bias);
 }
 
+// How many weights of a layer leave, and how many enter; None where nothing changes.
+using Moves = std::vector<std::optional<std::tuple<std::int64_t, std::int64_t>>>;
+
+void readjust(Session& session, const ConstFloats& inputs, const Integers& labels, const Integers& order,
+              const Moves& moves, const std::vector<std::optional<Bytes>>& masks) {
+    const Network& network = session.network();
+    const Images images = checked(network, inputs, labels, order);
+    const std::vector<std::uint8_t*> to = mask_addresses(network, masks);
+    expect(order.size() > 0, "a gradient needs an image");
+    expect(session.structure(), "no weights are loaded");
+    expect(moves.size() == to.size(), "one pair of numbers, or None, is needed for each layer with weights");
+    std::vector<std::optional<Exchange>> exchanges(moves.size());
+    for (int w = 0; w < network.weighted_count(); ++w) {
+        expect(moves[w].has_value() == (to[w] != nullptr), "a mask is missing, or there is one too many");
+        if (!moves[w]) continue;
+        const auto [leaving, entering] = *moves[w];
+        const std::int64_t active = session.structure()->active(w), size = Network::size(network.weighted(w));
+        expect(leaving >= 0 && leaving <= active, "more weights leave a layer than it has");
+        expect(entering >= 0 && entering <= size - active + leaving, "more weights enter a layer than it lacks");
+        exchanges[w] = Exchange{leaving, entering};
+    }
+    nb::gil_scoped_release release;
+    FlushDenormals flush;
+    session.readjust(images, order.data(), std::int64_t(order.size()), exchanges, to);
+}
+
 void scores(Session& session, const ConstFloats& inputs, const Floats& outputs) {
     const std::int64_t images = std::int64_t(inputs.size()) / session.network().input().size();
     expect(images * session.network().input().size() == std::int64_t(inputs.size()), "the images do not fit the network");
@@ -175,9 +209,15 @@ void scores(Session& session, const ConstFloats& inputs, const Floats& outputs) 
     session.scores(inputs.data(), images, to);
 }
 
-nb::ndarray<nb::numpy, float, nb::ndim<1>> packed(const Session& session) {
+nb::ndarray<nb::numpy, float, nb::ndim<1>> packed(const Session& session,
+                                                  const std::optional<std::vector<std::optional<ConstBytes>>>& masks) {
     expect(session.structure(), "no weights are loaded");
-    auto found = std::make_unique<std::vector<float>>(session.packed());
+    const auto places = masks ? mask_addresses(session.network(), *masks) : std::vector<const std::uint8_t*>();
+    auto found = std::make_unique<std::vector<float>>();
+    {
+        nb::gil_scoped_release release;
+        *found = masks ? session.packed_under(places) : session.packed();
+    }
     const nb::capsule owner(found.get(), [](void* floats) noexcept { delete static_cast<std::vector<float>*>(floats); });
     std::vector<float>& floats = *found.release();
     return {floats.data(), {floats.size()}, owner};
@@ -193,11 +233,20 @@ NB_MODULE(_native, m) {
     using namespace feddst;
     m.def("supported", &supported);
     m.def("add_exact",
-          [](const ConstFloats& values, double scale, const Doubles& coarse, const Doubles& fine) {
-              expect(values.size() == coarse.size() && values.size() == fine.size(), "the sums have another size");
-              add_exact(values.data(), std::int64_t(values.size()), scale, coarse.data(), fine.data());
+          [](const ConstFloats& values, double scale, const Doubles& coarse, const Doubles& fine,
+             const std::optional<Integers>& at) {
+              const std::int64_t size = std::int64_t(coarse.size()), count = std::int64_t(values.size());
+              expect(size == std::int64_t(fine.size()), "the sums have another size");
+              expect((at ? std::int64_t(at->size()) : size) == count, "the values are more or fewer than their places");
+              const std::int64_t* places = at ? at->data() : nullptr;
+              double *to = coarse.data(), *rest = fine.data();
+              nb::gil_scoped_release release;
+              for (std::int64_t i = 0; places && i < count; ++i)
+                  expect(places[i] >= 0 && places[i] < size, "a place is out of range");
+              add_exact(values.data(), count, scale, places, to, rest);
           },
-          nb::arg("values"), nb::arg("scale"), nb::arg("coarse").noconvert(), nb::arg("fine").noconvert());
+          nb::arg("values"), nb::arg("scale"), nb::arg("coarse").noconvert(), nb::arg("fine").noconvert(),
+          nb::arg("at") = nb::none());
     nb::class_<Network>(m, "Network")
         .def(nb::new_(&make_network), nb::arg("shape"), nb::arg("layers"))
         .def_prop_ro("outputs", &Network::outputs)
@@ -267,11 +316,13 @@ NB_MODULE(_native, m) {
                  session.set_anchor(anchor);
              },
              nb::arg("anchor"))
-        .def("packed", &packed)
+        .def("packed", &packed, nb::arg("masks") = nb::none())
         .def("stop", &Session::stop)
         .def("train", &train, nb::arg("inputs"), nb::arg("labels"), nb::arg("order"), nb::arg("sizes"), nb::arg("rate"),
              nb::arg("momentum"), nb::arg("decay"), nb::arg("proximal"))
         .def("mean_gradient", &mean_gradient, nb::arg("inputs"), nb::arg("labels"), nb::arg("order"),
              nb::arg("temperature"), nb::arg("weights").noconvert(), nb::arg("biases").noconvert())
+        .def("readjust", &readjust, nb::arg("inputs"), nb::arg("labels"), nb::arg("order"), nb::arg("moves"),
+             nb::arg("masks").noconvert())
         .def("scores", &scores, nb::arg("inputs"), nb::arg("outputs").noconvert());
 }

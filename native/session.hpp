@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "memory.hpp"
@@ -37,6 +38,11 @@ public:
 private:
     std::shared_ptr<const Structure> structure_;
     std::vector<std::vector<float>> weights_, biases_;
+};
+
+// How many weights of a layer leave, and how many enter after that.
+struct Exchange {
+    std::int64_t leaving, entering;
 };
 
 // One weight or bias tensor of a session, as far as it is held.
@@ -105,6 +111,14 @@ public:
     void mean_gradient(const Images& images, const std::int64_t* order, std::int64_t count, float temperature,
                        const std::vector<float*>& weights, const std::vector<float*>& biases);
 
+    // The smallest weights of some layers leave: they become zero. Others enter, that have the largest mean gradient over
+    // the images at `order`. Writes the new masks of these layers, a byte for each weight; the structure stays as it is.
+    void readjust(const Images& images, const std::int64_t* order, std::int64_t count,
+                  const std::vector<std::optional<Exchange>>& exchanges, const std::vector<std::uint8_t*>& masks);
+
+    // As `packed`, with other masks than those of the structure; null for a layer that is dense.
+    std::vector<float> packed_under(const std::vector<const std::uint8_t*>& masks) const;
+
     // The network's outputs for `count` images, [count, outputs].
     void scores(const float* pixels, std::int64_t count, float* outputs);
 
@@ -145,6 +159,7 @@ private:
                   float temperature) const;
     double pass(const Images& images, const std::int64_t* order, std::int64_t count, float temperature,
                 Purpose purpose);
+    void drop(int weighted, std::int64_t leaving, std::uint8_t* kept);
     Step step(int weighted, const Rates& rates);
     Step bias_step(int weighted, const Rates& rates);
 
@@ -156,6 +171,7 @@ private:
     std::vector<std::vector<float>> forward_, backward_;  // convolutions' values as other kernels read them
     std::vector<std::vector<float>> whole_;  // gradients of all weights, as the dense kernels give them
     std::vector<Buffer> sums_;               // gradients of sparse convolutions, not yet summed over lanes
+    std::vector<std::uint32_t> ranks_;       // of a layer's gradients
     std::vector<int> owner_;                 // for each layer, which one's memory holds its output
     int tail_;                               // the first linear layer
     bool softmax_ = false;

@@ -14,7 +14,7 @@ from feddst.engines.reports import make_reports
 from feddst.engines.ticket import take_ticket
 from feddst.errors import TrainingError
 from feddst.methods.lotteryfl import kept_masks
-from feddst.protocol import Masks, Positions, Readjustment, Tensors, Update, minibatches
+from feddst.protocol import Growth, Masks, Positions, Readjustment, Tensors, Update, minibatches
 from feddst.protocol.minibatches import Indices
 
 
@@ -64,6 +64,12 @@ class Client(ABC):
     def adopt(self, masks: Masks) -> None:
         """Go on with these masks, and with `params` and `velocity` as they are."""
 
+    def readjust(self, orders: Readjustment, last_batch: Indices) -> None:
+        """Readjust the masks, after an epoch that ended with this minibatch."""
+        self.expose()
+        with torch.no_grad():
+            self.adopt(_readjusted(self, orders, last_batch))
+
     @abstractmethod
     def buffers(self) -> dict[str, Tensor]:
         """The module's buffers as they are now."""
@@ -97,9 +103,7 @@ def train(client: Client) -> float:
     # A straggler that stops before its time readjusts after its last epoch.
     before = min(work.readjust.after_epoch, len(epochs))
     loss = _epochs(client, epochs[:before], done=0)
-    client.expose()
-    with torch.no_grad():
-        client.adopt(_readjusted(client, work.readjust, last_batch=epochs[before - 1][-1]))
+    client.readjust(work.readjust, last_batch=epochs[before - 1][-1])
     return _epochs(client, epochs[before:], done=before) if before < len(epochs) else loss
 
 
@@ -110,15 +114,21 @@ def _readjusted(client: Client, orders: Readjustment, last_batch: Indices) -> Ma
     def scores() -> Tensors:
         if orders.growth.rule == "random":
             return _alone(random_scores(client.masks, *of))
-        everything = growth_images(len(job.labels), orders.growth, *of)
-        chosen = last_batch if orders.growth.images == "last-batch" else everything
+        chosen = torch.from_numpy(grown_by(job, orders.growth, last_batch))
         with torch.enable_grad():
-            gradient = client.mean_gradient(torch.from_numpy(chosen).to(job.inputs.device))
+            gradient = client.mean_gradient(chosen.to(job.inputs.device))
         return {name: g.abs()[None] for name, g in gradient.items()}
 
     params = {name: value.detach() for name, value in client.params.items()}
     masks = readjust(_alone(params), _alone(client.velocity), _alone(client.masks), orders, scores)
     return {name: mask[0] for name, mask in masks.items()}
+
+
+def grown_by(job: Job, growth: Growth, last_batch: Indices) -> Indices:
+    """Which of its images a client averages the growth gradient over."""
+    if growth.images == "last-batch":
+        return last_batch
+    return growth_images(len(job.labels), growth, job.seed, job.broadcast.round, job.client)
 
 
 def _alone(tensors: Tensors) -> Tensors:

@@ -20,7 +20,6 @@ from feddst.protocol.fixedpoint import (
     ExactSum,
     Parts,
     in_a_row,
-    in_parts,
     room_for,
     rooms_for,
     sum_in_parts,
@@ -95,9 +94,17 @@ class Whole:
     total: ExactSum
     weights: Tensor
 
-    def add(self, parts: Parts, weight: int, at: Tensor | None) -> None:
-        """Add one update, or the sum of several: everywhere, or at the flat indices `at`."""
+    def add(self, values: Tensor, weight: int, at: Tensor | None) -> None:
+        """Add one update times its weight, [n]: everywhere, or at the flat indices `at`."""
+        self.total.add_times(values, weight, at)
+        self._weigh(weight, at)
+
+    def add_parts(self, parts: Parts, weight: int, at: Tensor | None) -> None:
+        """Add the sum of several."""
         self.total.add(parts, at)
+        self._weigh(weight, at)
+
+    def _weigh(self, weight: int, at: Tensor | None) -> None:
         if at is None:
             self.weights += weight
         else:
@@ -140,7 +147,7 @@ class SparseSum:
         if update.masks is None:
             self._row(form, values.device).add(values, update.weight)
         else:
-            self._add_wholes(form, in_parts(values, update.weight), update.weight, update.masks)
+            self._add_wholes(form, values, update.weight, update.masks)
         if self._holders is not None:
             self._holders.add(update.masks)
         self.weight += update.weight
@@ -260,14 +267,13 @@ class SparseSum:
             masked = key[0] == "params" and key[1] in masks
             self._kinds.setdefault(key, Kind(masks[key[1]].shape if masked else shape, dtype, masked))
 
-    def _add_wholes(self, form: Form, parts: Parts, weight: int, masks: Masks) -> None:
+    def _add_wholes(self, form: Form, values: Tensor, weight: int, masks: Masks) -> None:
         self._own_masks = True
         self._note(form, masks)
         sizes = [shape.numel() for _, shape, _ in form]
-        pieces = zip(*(part.split_with_sizes(sizes) for part in parts), strict=True)
-        for (key, _, _), (coarse, fine) in zip(form, pieces, strict=True):
+        for (key, _, _), piece in zip(form, values.split_with_sizes(sizes), strict=True):
             at = positions_in(masks[key[1]]) if key[0] == "params" and key[1] in masks else None
-            self._whole(key, coarse.device).add((coarse, fine), weight, at)
+            self._whole(key, piece.device).add(piece, weight, at)
 
     def _mean(self, key: Key, otherwise: Tensor | None) -> Tensor:
         kind, rows = self._kinds[key], self._rows_with(key)
@@ -308,7 +314,7 @@ class SparseSum:
             whole.merge(own)
         for row in rows:
             at = self._at(key)
-            whole.add(row.parts(key, at), row.weight, at)
+            whole.add_parts(row.parts(key, at), row.weight, at)
         return whole
 
     def _rows_with(self, key: Key) -> list[Row]:

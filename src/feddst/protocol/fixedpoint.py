@@ -97,14 +97,15 @@ class ExactSum:
         """Where it is."""
         return self.parts[0].device
 
-    def add_times(self, values: Tensor, weight: int) -> None:
-        """Add a tensor of the same length times a weight."""
+    def add_times(self, values: Tensor, weight: int, at: Tensor | None = None) -> None:
+        """Add a tensor of the same length times a weight, or another at the flat indices `at`, each named once."""
         coarse, fine = self.parts
         light = coarse.dtype is torch.float64 and values.dtype is torch.float32 and not values.is_cuda
         if _native is not None and light:
-            _native.add_exact(values.numpy(), weight * _COARSE, coarse.numpy(), fine.numpy())
+            places = None if at is None else at.numpy()
+            _native.add_exact(values.numpy(), weight * _COARSE, coarse.numpy(), fine.numpy(), places)
         else:
-            self.add(in_parts(values, weight))
+            self.add(in_parts(values, weight), at)
 
     def add(self, parts: Parts, at: Tensor | None = None) -> None:
         """Add parts of the same length, or others at the flat indices `at`, each named once."""

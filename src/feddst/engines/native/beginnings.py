@@ -42,7 +42,11 @@ class Beginnings:
 
     def structure(self, masks: Masks) -> _native.Structure:
         """A structure for these masks."""
-        return _native.Structure(self._network, [_bytes(masks, name) for name in self._chain.weights])
+        return _native.Structure(self._network, self.bytes_of(masks))
+
+    def bytes_of(self, masks: Masks) -> list[NDArray[np.uint8] | None]:
+        """The masks of all layers, as arrays that share their memory where it is contiguous; None: the layer is dense."""
+        return [_bytes(masks, name) for name in self._chain.weights]
 
     def weights(self, structure: _native.Structure, params: Mapping[str, Tensor]) -> _native.Weights:
         """These parameters in the order of a structure."""

@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 from feddst import _native
 from feddst.engines.base import Job, Outcome
-from feddst.engines.client import Client, beginning, outcome, train
+from feddst.engines.client import Client, beginning, grown_by, outcome, train
 from feddst.engines.native.beginnings import Beginnings
 from feddst.engines.native.chain import Chain
 from feddst.models import load
-from feddst.protocol import Masks, Positions, Tensors, packed, positions_of
+from feddst.protocol import Masks, Positions, Readjustment, Tensors, count_active, packed, positions_of
 from feddst.protocol.minibatches import Indices
 
 
@@ -41,12 +41,16 @@ class Workbench:
 
 @dataclass
 class NativeClient(Client):
-    """A client whose weights are in a session while it trains; `params` and `velocity` hold them when exposed."""
+    """A client whose weights are in a session while it trains; `params` and `velocity` hold them when exposed.
+
+    `structure` is the session's; when it is `outdated`, the masks have moved since, and what they lack is zero there.
+    """
 
     bench: Workbench
     received: Tensors
     structure: _native.Structure
     exposed: bool = False
+    outdated: bool = False
 
     def begin(self, weights: _native.Weights) -> None:
         """Bring the received weights into the session."""
@@ -56,7 +60,8 @@ class NativeClient(Client):
             self.bench.session.set_anchor(weights)
 
     def epochs(self, epochs: Sequence[Sequence[Indices]]) -> list[float]:
-        if self.exposed:
+        if self.exposed or self.outdated:
+            self.expose()
             self._return()
         local, batches = self.job.work.local, [batch for epoch in epochs for batch in epoch]
         # One call for them all: each would wait for Python's lock when it comes back.
@@ -73,6 +78,26 @@ class NativeClient(Client):
             )
         )
         return [sum(next(losses) for _ in epoch) for epoch in epochs]
+
+    def readjust(self, orders: Readjustment, last_batch: Indices) -> None:
+        growth, trained = orders.growth, self.bench.trained[0]
+        usual = (growth.rule, growth.grow_from, growth.weights) == ("gradient", "inactive", "pruned")
+        if not usual or self.exposed or not all(trained):
+            super().readjust(orders, last_batch)
+            return
+        moves = [
+            moved(active, orders.drop[name], orders.budgets[name]) if name in orders.drop else None
+            for name, active in zip(self.bench.chain.weights, self.structure.active, strict=True)
+        ]
+        masks = {name: torch.empty(self.bench.shapes[name], dtype=torch.bool) for name in orders.drop}
+        self.bench.session.readjust(
+            self.job.inputs.numpy(),
+            self.job.labels.numpy(),
+            grown_by(self.job, growth, last_batch),
+            moves,
+            self.bench.beginnings.bytes_of(masks),
+        )
+        self.masks, self.outdated = {**self.masks, **masks}, True
 
     def mean_gradient(self, images: Tensor, temperature: float = 1.0) -> dict[str, Tensor]:
         self._load()
@@ -107,10 +132,11 @@ class NativeClient(Client):
         names = [name for pair in zip(self.bench.chain.weights, self.bench.chain.biases, strict=True) for name in pair]
         there = [name for name in names if name is not None]
         shapes = self.bench.shapes
-        held = dict(zip(self.bench.chain.weights, self.structure.active, strict=True))
-        pieces = torch.from_numpy(self.bench.session.packed()).split_with_sizes(
-            [held.get(name, shapes[name].numel()) for name in there]
-        )
+        if self.outdated:
+            held, values = count_active(self.masks), self.bench.session.packed(self.bench.beginnings.bytes_of(self.masks))
+        else:
+            held, values = dict(zip(self.bench.chain.weights, self.structure.active, strict=True)), self.bench.session.packed()
+        pieces = torch.from_numpy(values).split_with_sizes([held.get(name, shapes[name].numel()) for name in there])
         return {
             name: piece if name in self.masks else piece.view(shapes[name])
             for name, piece in zip(there, pieces, strict=True)
@@ -126,7 +152,7 @@ class NativeClient(Client):
         self.bench.session.load_velocity(*self.bench.beginnings.arrays(self.velocity))
         if self._pull():
             self.bench.session.set_anchor(self.bench.beginnings.weights(self.structure, self.received))
-        self.exposed = False
+        self.exposed = self.outdated = False
 
     def _load(self) -> None:
         """Bring `params` into the session, with no momentum."""
@@ -139,6 +165,12 @@ class NativeClient(Client):
         """The strength of the proximal term."""
         proximal = self.job.work.proximal
         return proximal.mu if proximal is not None and proximal.gradient == "exact" else 0.0
+
+
+def moved(active: int, dropped: int, budget: int) -> tuple[int, int]:
+    """Of a layer that has so many weights, how many leave, and how many enter after that."""
+    kept = max(0, min(active, budget - dropped))
+    return active - kept, budget - kept
 
 
 def train_client(bench: Workbench, job: Job) -> Outcome:
