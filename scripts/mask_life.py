@@ -213,7 +213,7 @@ def draw(record: Mapping[str, Any], path: Path) -> None:
     for axes, (name, title) in zip(panels, survival_titles(rows).items(), strict=True):
         _draw_survival(axes, rows[name]["survival"], title)
     panels[0].set_ylabel("weights still in the mask [%]")
-    panels[1].legend(loc="center right", frameon=False, fontsize=8.5)
+    panels[0].legend(loc="center right", frameon=False, fontsize=8.5)
     left, right = below.subplots(1, 2, width_ratios=(1.1, 1))
     _draw_density(left, rows["across"])
     _draw_movement(right, rows["sprout"], rows["across"], record["movement_rounds"])
