@@ -686,6 +686,9 @@ def masks_that_move() -> Iterator[str]:
     assert tenth is not None
     assert tenth.low > 0
     yield f"a tenth of the mask replaced every ten rounds is worth {tenth} at 0.0025 GiB"
+    spared, longer = (difference("masks-mnist", row, "static", 0.0025) for row in ("spared", "spared-long"))
+    yield f"To spare it for 50 rounds (`sprout.grace`) changes nothing: {spared} instead of {tenth}"
+    yield f"To spare it for 200 loses {longer}"
     uniform, static = (row_of(record("masks-cifar10"), row).best(0.02) for row in ("uniform", "static"))
     assert 0.55 < np.mean(list(uniform.values())) / np.mean(list(static.values())) < 0.7
     yield "It loses more than a third of the accuracy"
@@ -703,6 +706,11 @@ def the_life_of_masks() -> Iterator[str]:
     yield f"{leaves['sprout']} leaves again at the very next change; {still['sprout']} has not moved at all"
     yield f"{still['rare']} has not moved, {leaves['rare']} leaves"
     yield f"with updates in full float32 {still['float32']} has not moved. But even then {leaves['float32']} leaves"
+    entered = rows["spared"]["survival"]["entered"]
+    assert entered[3] == 1 > entered[4]
+    original = {name: f"{100 * rows[name]['survival']['original'][-1]:.0f} %" for name in ("spared", "sprout")}
+    yield f"spared for 50 rounds, {100 * (1 - entered[4]):.0f} % leaves as soon as it may"
+    yield f"{original['spared']} of the mask is as it was at first, instead of {original['sprout']}"
     stays = rows["feddst"]["survival"]
     yield f"{100 * stays['entered'][0]:.0f} % of that is still there after its next change"
     yield f"in the end {100 * stays['original'][-1]:.0f} % of its mask is as it was at first"
@@ -776,6 +784,25 @@ def growing_by_gradients() -> Iterator[str]:
     yield f"where random growth gives it {100 * spread['fullest_outputs']:.0f} %"
     yield f"and {100 * crowded['empty_inputs']:.0f} % of the inputs have none left, "
     yield f"with random growth {100 * spread['empty_inputs']:.0f} %"
+
+
+@on(RESEARCH)
+def whose_weights_count() -> Iterator[str]:
+    source = record("gradient-mnist")
+    same = [
+        [[point.accuracy for point in run.rows] for run in row_of(source, name).runs]
+        for name in ("feddst", "feddst-shrunk")
+    ]
+    assert same[0] == same[1]
+    yield "the first row is FedDST's, bit for bit"
+    early = ("feddst-first", "feddst-first-shrunk")
+    alone, shrunk = (difference("gradient-mnist", row, "static", 0.08) for row in early)
+    yield f"and that loses: {alone} at 0.08 GiB"
+    yield f"the same growth loses nothing: {shrunk}"
+    for row, cap in product(("feddst", "feddst-first"), source.caps):
+        votes, largest = (list(row_of(source, f"{row}{votes}").best(cap).values()) for votes in ("-votes", ""))
+        assert np.mean(votes) < np.mean(largest) + 0.1
+    yield "To keep what most clients hold is no better than to keep the largest"
 
 
 @on(RESEARCH)

@@ -45,7 +45,7 @@ class Beginnings:
         return _native.Structure(self._network, self.bytes_of(masks))
 
     def bytes_of(self, masks: Masks) -> list[NDArray[np.uint8] | None]:
-        """The masks of all layers, as arrays that share their memory where it is contiguous; None: the layer is dense."""
+        """The masks of all layers, as arrays that share their memory where it is contiguous; None: there is none."""
         return [_bytes(masks, name) for name in self._chain.weights]
 
     def weights(self, structure: _native.Structure, params: Mapping[str, Tensor]) -> _native.Weights:

@@ -1,11 +1,12 @@
 """One client's round through the compiled kernels."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from feddst import _native
@@ -132,10 +133,7 @@ class NativeClient(Client):
         names = [name for pair in zip(self.bench.chain.weights, self.bench.chain.biases, strict=True) for name in pair]
         there = [name for name in names if name is not None]
         shapes = self.bench.shapes
-        if self.outdated:
-            held, values = count_active(self.masks), self.bench.session.packed(self.bench.beginnings.bytes_of(self.masks))
-        else:
-            held, values = dict(zip(self.bench.chain.weights, self.structure.active, strict=True)), self.bench.session.packed()
+        held, values = self._packed()
         pieces = torch.from_numpy(values).split_with_sizes([held.get(name, shapes[name].numel()) for name in there])
         return {
             name: piece if name in self.masks else piece.view(shapes[name])
@@ -144,6 +142,13 @@ class NativeClient(Client):
 
     def buffers(self) -> dict[str, Tensor]:
         return {}
+
+    def _packed(self) -> tuple[Mapping[str, int], NDArray[np.float32]]:
+        """How many weights layers hold that have masks, and all values: of each layer its weights, then its bias."""
+        if self.outdated:
+            return count_active(self.masks), self.bench.session.packed(self.bench.beginnings.bytes_of(self.masks))
+        held = dict(zip(self.bench.chain.weights, self.structure.active, strict=True))
+        return held, self.bench.session.packed()
 
     def _return(self) -> None:
         """Go on in the session, with `masks`, `params` and `velocity` as they are."""
