@@ -22,7 +22,7 @@ from feddst.bench import peers_runners
 from feddst.bench.peers import PeersBench, PeersRecord, measure, remarks, table
 from feddst.bench.peers_runners import FRAMEWORKS, Ours, Peer, RunnerError, Task, Turn, make_task, probe
 from feddst.bench.rivals.job import Client, Training, accuracy, make_job, read_job, write_job
-from feddst.bench.rivals.torch_processes import TorchProcesses, image_order
+from feddst.bench.rivals.torch_processes import ALLOCATOR, TorchProcesses, image_order
 from feddst.data import Dataset
 from feddst.data.sources import LOADERS
 from feddst.errors import OptionError
@@ -99,15 +99,29 @@ def test_an_error_in_a_process_is_the_callers() -> None:
 def test_a_job_in_a_file_is_the_job(tmp_path: Path) -> None:
     module, clients = cifar10_cnn((3, 16, 16), 10), made_up((3, 16, 16), (5, 3))
     training = Training(epochs=3, batch=2, lr=0.5, momentum=0.25, weight_decay=0.125)
-    write_job(make_job(module, clients, training, rounds=4, workers=6), tmp_path / "job.npz")
+    write_job(make_job(module, clients, training, rounds=4, workers=6, tuned=True), tmp_path / "job.npz")
     job = read_job(str(tmp_path / "job.npz"))
-    assert (job.training, job.rounds, job.workers) == (training, 4, 6)
+    assert (job.training, job.rounds, job.workers, job.tuned) == (training, 4, 6, True)
     network = job.network()
     assert str(network) == str(module)
     assert torch.equal(network(clients[0][0]), module(clients[0][0]))
     for number, (inputs, labels) in enumerate(clients):
         assert torch.equal(job.client(number)[0], inputs)
         assert torch.equal(job.client(number)[1], labels)
+
+
+@pytest.mark.parametrize("tuned", [False, True])
+def test_a_tuned_job_trains_the_same_in_another_layout(*, tuned: bool) -> None:
+    torch.manual_seed(1)
+    module, (client,) = mnist_cnn((1, 14, 14), 10), made_up((1, 14, 14), (4,))
+    expected, training = copy.deepcopy(module), Training(epochs=1, batch=4, lr=0.02)
+    job = make_job(module, [client], training, rounds=1, workers=1, tuned=tuned)
+    trained = job.trainee()
+    assert trained.get_parameter("conv2.weight").is_contiguous() != tuned
+    job.train(trained, job.client(0))
+    plain_round(expected, [client], training, 0)
+    for (name, value), found in zip(expected.named_parameters(), trained.parameters(), strict=True):
+        assert torch.allclose(found, value, rtol=0, atol=1e-5), name
 
 
 @pytest.mark.parametrize(
@@ -119,7 +133,7 @@ def test_a_job_in_a_file_is_the_job(tmp_path: Path) -> None:
 )
 def test_a_network_that_a_job_cannot_have(layer: nn.Module, message: str) -> None:
     with pytest.raises(TypeError, match=message):
-        make_job(nn.Sequential(layer), [], Training(), rounds=1, workers=1)
+        make_job(nn.Sequential(layer), [], Training(), rounds=1, workers=1, tuned=True)
 
 
 def test_accuracy_is_over_all_images() -> None:
@@ -259,7 +273,24 @@ def test_another_interpreter_is_given_the_job_and_gives_back_its_seconds(
     )
     python = interpreter(body)
     assert probe(FLOWER, python) == {"flwr": "1.2.3", "ray": "1.2.3", "torch": "1.2.3"}
-    assert Peer(task, FLOWER, python, {}).turn() == Turn((1.0, 2.5, 3.0), 0.25)
+    assert Peer(task, FLOWER, python, {}, tuned=False).turn() == Turn((1.0, 2.5, 3.0), 0.25)
+
+
+def test_a_tuned_job_is_done_with_other_settings_of_memory(
+    task: Task, interpreter: Interpreter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ALLOCATOR:
+        monkeypatch.delenv(name, raising=False)
+    body = (
+        "sys.path.insert(0, os.getcwd())\n"
+        "from rivals.job import read_job\n"
+        "settings = [name for name in os.environ if name.startswith('MALLOC_')]\n"
+        "write(seconds=[1, 2, 3], accuracy=read_job(job).tuned + 10 * len(settings))"
+    )
+    python = interpreter(body)
+    peers = [Peer(task, FLOWER, python, {}, tuned=tuned) for tuned in (False, True)]
+    assert [peer.name for peer in peers] == ["Flower simulation", "Flower simulation, tuned"]
+    assert [peer.turn().accuracy for peer in peers] == [0, 21]
 
 
 @pytest.mark.parametrize(
@@ -278,7 +309,7 @@ def test_another_interpreter_that_does_not_do_the_job(
 ) -> None:
     monkeypatch.setattr(peers_runners, "LIMIT", 1)
     with pytest.raises(RunnerError, match=message):
-        Peer(task, FLOWER, interpreter(body), {}).turn()
+        Peer(task, FLOWER, interpreter(body), {}, tuned=True).turn()
 
 
 def test_what_another_interpreter_leaves_running_is_ended(task: Task, interpreter: Interpreter, tmp_path: Path) -> None:
@@ -290,7 +321,7 @@ def test_what_another_interpreter_leaves_running_is_ended(task: Task, interprete
         f"open({str(note)!r}, 'w').write(str(child))\n"
         "write(seconds=[1, 2, 3], accuracy=1)"
     )
-    Peer(task, FLOWER, interpreter(body), {}).turn()
+    Peer(task, FLOWER, interpreter(body), {}, tuned=True).turn()
     deadline = time.monotonic() + 20
     while running(int(note.read_text())):
         assert time.monotonic() < deadline

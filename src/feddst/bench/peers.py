@@ -8,6 +8,7 @@ from typing import Any
 
 from feddst.bench.peers_runners import (
     FRAMEWORKS,
+    TUNED,
     Ours,
     Peer,
     PlainTorch,
@@ -128,7 +129,11 @@ def make_runners(bench: PeersBench) -> list[Runner]:
     versions = {framework: probe(framework, python) for framework, python in pythons.items() if python}
     task = make_task(bench.clients, bench.epochs, bench.rounds, bench.workers or cores(), bench.seed)
     ours = [Ours(task, level) for level in bench.levels]
-    peers = [Peer(task, framework, pythons[framework], found) for framework, found in versions.items()]
+    peers = [
+        Peer(task, framework, pythons[framework], found, tuned=tuned)
+        for framework, found in versions.items()
+        for tuned in (False, True)
+    ]
     return [*ours, PlainTorch(task), *peers]
 
 
@@ -178,8 +183,9 @@ def _caption(record: PeersRecord) -> str:
         f"{counted(bench.rounds, 'round')} for each runner, by turns. In a round {counted(bench.clients, 'client')} "
         f"train the paper's MNIST network for {counted(bench.epochs, 'epoch')} on 40 images each, and the server takes "
         f"the mean; {counted(record.workers, 'core')} for each runner. feddst trains sparse networks where S says so, "
-        "the others dense ones. accuracy: of the last models on the clients' own images, to show that everybody has "
-        "trained."
+        "the others dense ones. tuned: in the layout, with the optimizer and with the settings of memory with which "
+        "PyTorch was found to be fastest, as PyTorch's own processes here; the rest as people write it. accuracy: of "
+        "the last models on the clients' own images, to show that everybody has trained."
     )
 
 
@@ -204,6 +210,5 @@ def _with_version(standing: Standing) -> str:
     engine = standing.versions.get("engine")
     if engine:
         return f"{standing.name} ({engine})"
-    return (
-        f"{standing.name} {standing.versions[packages[standing.name]]}" if standing.name in packages else standing.name
-    )
+    framework, tuned, _ = standing.name.partition(TUNED)
+    return f"{framework} {standing.versions[packages[framework]]}{tuned}" if framework in packages else standing.name

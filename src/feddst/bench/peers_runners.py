@@ -46,9 +46,11 @@ _SURROUNDINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "OMP_NUM_THREADS": "1",
     "PYTHONDONTWRITEBYTECODE": "1",
-    **ALLOCATOR,
 }
-"""Environment variables of other frameworks' processes: they report to nobody, and have what our rival has."""
+"""Environment variables of other frameworks' processes: they report to nobody."""
+
+TUNED = ", tuned"
+"""What follows the name of a framework whose clients train as those of our rival do."""
 
 
 @dataclass(frozen=True)
@@ -223,13 +225,20 @@ def probe(framework: Framework, python: str) -> dict[str, str]:
 
 
 class Peer:
-    """Another framework, in its own environment; its script in `rivals` says what is timed."""
+    """Another framework, in its own environment; its script in `rivals` says what is timed.
 
-    def __init__(self, task: Task, framework: Framework, python: str, versions: Mapping[str, str]) -> None:
-        self.name = framework.name
+    Clients train as people write it, or `tuned`: in the layout, with the optimizer and with the settings of memory of
+    our rival, none of which the framework sees to.
+    """
+
+    def __init__(
+        self, task: Task, framework: Framework, python: str, versions: Mapping[str, str], *, tuned: bool
+    ) -> None:
+        self.name = framework.name + (TUNED if tuned else "")
         self.versions = versions
         self._task = task
         self._script = framework.option
+        self._tuned = tuned
         self._python = os.path.abspath(python) if os.path.dirname(python) else python
 
     def turn(self) -> Turn:
@@ -238,8 +247,10 @@ class Peer:
             folder = Path(place)
             # Copied, so that nothing else of this package is on the other interpreter's path.
             shutil.copytree(_RIVALS, folder / "rivals", ignore=shutil.ignore_patterns("__pycache__"))
-            write_job(make_job(task.module, task.clients, task.training, task.rounds, task.workers), folder / "job.npz")
-            _run([self._python, "-m", "rivals", self._script, "job.npz", "report.json"], folder)
+            numbers = task.training, task.rounds, task.workers
+            write_job(make_job(task.module, task.clients, *numbers, tuned=self._tuned), folder / "job.npz")
+            settings = ALLOCATOR if self._tuned else {}
+            _run([self._python, "-m", "rivals", self._script, "job.npz", "report.json"], folder, settings)
             return self._read(folder / "report.json")
 
     def _read(self, path: Path) -> Turn:
@@ -253,14 +264,17 @@ class Peer:
         return turn
 
 
-def _run(command: Sequence[str], folder: Path) -> None:
-    """Run a command in a folder, and end whatever it leaves behind; raises `RunnerError` if it fails."""
+def _run(command: Sequence[str], folder: Path, settings: Mapping[str, str]) -> None:
+    """Run a command in a folder, with these variables in its environment, and end whatever it leaves behind.
+
+    Raises `RunnerError` if it fails.
+    """
     log = folder / "log.txt"
     with log.open("wb") as output:
         process = subprocess.Popen(
             command,
             cwd=folder,
-            env=_environment() | {"FLWR_HOME": str(folder / "flwr")},
+            env={**_environment(), **settings, "FLWR_HOME": str(folder / "flwr")},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -2,7 +2,7 @@
 
 Timed: from the moment when the server samples a round's clients until it has averaged their weights: sending, all
 training, receiving and averaging. Start-up and the first round are not in it. Clients train with the same few lines
-as in `torch_processes`, in the place that FedLab has for them.
+as in `torch_processes`, tuned or not, in the place that FedLab has for them.
 """
 
 import logging
@@ -19,7 +19,7 @@ from fedlab.core.server.manager import SynchronousServerManager
 from fedlab.utils import Aggregators
 from torch import Tensor, multiprocessing
 
-from .job import Client, Job, fast_layout, read_job, train_client, write_report
+from .job import Client, Job, read_job, write_report
 
 HOST = "127.0.0.1"
 
@@ -59,14 +59,14 @@ class Trainer(SGDSerialClientTrainer):
     """Trains this process's share of the clients one after another."""
 
     def __init__(self, job: Job, clients: int) -> None:
-        super().__init__(fast_layout(job.network()), clients)
-        self._training = job.training
+        super().__init__(job.trainee(), clients)
+        self._job = job
         self.batch_size = job.training.batch
         self.setup_dataset(Clients(job))
 
     def train(self, model_parameters: Tensor, train_loader: Client) -> list[Tensor]:
         self.set_model(model_parameters)
-        train_client(self._model, train_loader, self._training)
+        self._job.train(self._model, train_loader)
         weights = torch.cat([value.detach().reshape(-1) for value in self._model.parameters()])
         return [weights, torch.tensor([float(len(train_loader[1]))])]
 

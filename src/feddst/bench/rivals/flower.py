@@ -2,8 +2,8 @@
 
 Timed: from the moment when the strategy is asked to configure a round's training until it has averaged the replies.
 That is sampling, sending, all training, receiving and averaging. Start-up, the first round and the empty evaluation
-between rounds are not in it. Clients train with the same few lines as in `torch_processes`; an actor keeps the
-network and all clients' images.
+between rounds are not in it. Clients train with the same few lines as in `torch_processes`, tuned or not; an actor
+keeps the network and all clients' images.
 """
 
 import os
@@ -19,7 +19,7 @@ from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
 from torch import Tensor, nn
 
-from .job import Job, fast_layout, read_job, train_client, write_report
+from .job import Job, read_job, write_report
 
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -86,7 +86,7 @@ def client_app(path: str) -> ClientApp:
         job, module = resident(path)
         client = job.client(int(context.node_config["partition-id"]))
         module.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
-        train_client(module, client, job.training)
+        job.train(module, client)
         metrics = MetricRecord({"num-examples": len(client[1])})
         content = RecordDict({"arrays": ArrayRecord(module.state_dict()), "metrics": metrics})
         return Message(content=content, reply_to=message)
@@ -99,4 +99,4 @@ def resident(path: str) -> tuple[Job, nn.Module]:
     """The job and its network, once a process."""
     torch.set_num_threads(1)
     job = read_job(path)
-    return job, fast_layout(job.network())
+    return job, job.trainee()

@@ -50,7 +50,8 @@ class Layer:
 class Job:
     """Rounds of federated averaging in which every client takes part; `rounds` are timed, one before them is not.
 
-    `workers` is how many cores there are.
+    `workers` is how many cores there are. Where it is `tuned`, clients train as fast as PyTorch can be made to on a
+    CPU, else as people write it.
     """
 
     layers: tuple[Layer, ...]
@@ -59,6 +60,7 @@ class Job:
     training: Training
     rounds: int
     workers: int
+    tuned: bool
 
     def network(self) -> nn.Sequential:
         """The network with its initial weights."""
@@ -68,13 +70,23 @@ class Job:
         module.load_state_dict({name: torch.from_numpy(value) for name, value in self.weights.items()})
         return module
 
+    def trainee(self) -> nn.Module:
+        """The same, to be trained by `train`."""
+        return fast_layout(self.network()) if self.tuned else self.network()
+
     def client(self, number: int) -> Client:
-        """One client's images, channels last, and labels."""
-        inputs, labels = self.clients[number]
-        return channels_last(torch.from_numpy(inputs)), torch.from_numpy(labels)
+        """One client's images, as `train` wants them, and labels."""
+        inputs, labels = (torch.from_numpy(array) for array in self.clients[number])
+        return channels_last(inputs) if self.tuned else inputs, labels
+
+    def train(self, module: nn.Module, client: Client) -> None:
+        """Train a module on a client's images, in place."""
+        train_client(module, client, self.training, fused=self.tuned)
 
 
-def make_job(module: nn.Sequential, clients: Sequence[Client], training: Training, rounds: int, workers: int) -> Job:
+def make_job(
+    module: nn.Sequential, clients: Sequence[Client], training: Training, rounds: int, workers: int, *, tuned: bool
+) -> Job:
     """A job for a chain of layers that `_ARGUMENTS` knows, with their other settings as PyTorch has them."""
     return Job(
         layers=tuple(_described(name, layer) for name, layer in module.named_children()),
@@ -83,6 +95,7 @@ def make_job(module: nn.Sequential, clients: Sequence[Client], training: Trainin
         training=training,
         rounds=rounds,
         workers=workers,
+        tuned=tuned,
     )
 
 
@@ -94,6 +107,7 @@ def write_job(job: Job, path: str | Path) -> None:
         "clients": len(job.clients),
         "rounds": job.rounds,
         "workers": job.workers,
+        "tuned": job.tuned,
     }
     arrays: dict[str, Any] = {"about": np.array(json.dumps(about))}
     arrays |= {f"weight {name}": value for name, value in job.weights.items()}
@@ -114,10 +128,13 @@ def read_job(path: str) -> Job:
             training=Training(**about["training"]),
             rounds=about["rounds"],
             workers=about["workers"],
+            tuned=about["tuned"],
         )
 
 
-def train_client(module: nn.Module, client: Client, training: Training, draws: torch.Generator | None = None) -> None:
+def train_client(
+    module: nn.Module, client: Client, training: Training, draws: torch.Generator | None = None, *, fused: bool = True
+) -> None:
     """SGD with momentum, in place; images are shuffled in every epoch, by `draws` or PyTorch's own."""
     inputs, labels = client
     optimizer = torch.optim.SGD(
@@ -125,7 +142,7 @@ def train_client(module: nn.Module, client: Client, training: Training, draws: t
         lr=training.lr,
         momentum=training.momentum,
         weight_decay=training.weight_decay,
-        fused=True,
+        fused=fused or None,
     )
     for _ in range(training.epochs):
         order = torch.randperm(len(labels), generator=draws)

@@ -28,7 +28,7 @@ from pfl.metrics import Metrics, Weighted
 from pfl.model.pytorch import PyTorchModel
 from torch import Tensor, nn
 
-from .job import Job, fast_layout, read_job, write_report
+from .job import Job, read_job, write_report
 
 NEVER = 1_000_000
 
@@ -78,11 +78,11 @@ def simulate(job: Job, report: str) -> None:
     """This process's part of the simulation; the first one writes the report."""
     torch.set_num_threads(1)
     np.random.seed(0)  # noqa: NPY002 - pfl-research's processes agree on users by this
-    task, clock = Task(fast_layout(job.network())), Clock()
-    training = job.training
+    task, clock = Task(job.trainee()), Clock()
+    training, fused = job.training, job.tuned or None
     model = PyTorchModel(
         task,
-        partial(torch.optim.SGD, momentum=training.momentum, weight_decay=training.weight_decay, fused=True),
+        partial(torch.optim.SGD, momentum=training.momentum, weight_decay=training.weight_decay, fused=fused),
         torch.optim.SGD(task.parameters(), lr=1.0),
     )
     users = {number: PyTorchTensorDataset(job.client(number)) for number in range(len(job.clients))}
