@@ -29,10 +29,6 @@ float largest(const float* values, std::int64_t count) {
 
 double rounded(double x) { return (x + kRounder) - kRounder; }
 
-}  // namespace
-
-namespace {
-
 // Adds up at the places that `at` gives for 0, 1, ….
 template <class At>
 void add_up(const float* values, std::int64_t count, double scale, At at, double* coarse, double* fine) {

@@ -4,7 +4,7 @@
 // data[channel * plane + y * row + x * images + n]. A weight is then one multiply-add over contiguous memory, whatever
 // its neighbours are, so that unstructured sparsity costs nothing for each weight that is left.
 //
-// `images` is always a multiple of 8. kernels.cpp is compiled once for each instruction set.
+// `images` is always a multiple of 8, for linear layers 8 or 16. kernels.cpp is compiled once for each instruction set.
 #pragma once
 
 #include <cstddef>

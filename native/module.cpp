@@ -189,8 +189,8 @@ void readjust(Session& session, const ConstFloats& inputs, const Integers& label
         if (!moves[w]) continue;
         const auto [leaving, entering] = *moves[w];
         const std::int64_t active = session.structure()->active(w), size = Network::size(network.weighted(w));
-        expect(leaving >= 0 && leaving <= active, "more weights leave a layer than it has");
-        expect(entering >= 0 && entering <= size - active + leaving, "more weights enter a layer than it lacks");
+        expect(leaving >= 0 && leaving <= active, "fewer weights than none leave a layer, or more than it has");
+        expect(entering >= 0 && entering <= size - active + leaving, "fewer weights than none enter a layer, or more than it lacks");
         exchanges[w] = Exchange{leaving, entering};
     }
     nb::gil_scoped_release release;

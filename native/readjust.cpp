@@ -121,14 +121,13 @@ std::vector<float> Session::packed_under(const std::vector<const std::uint8_t*>&
         whole.assign(s.size, 0.0f);
         for (std::int64_t i = 0; i < s.count(); ++i) whole[s.position[i]] = value[i];
         const std::size_t begin = found.size();
-        const std::int64_t kept = mask ? s.size - std::count(mask, mask + s.size, 0) : s.size;
-        found.resize(begin + kept + 1);  // one more: each is written before it is known whether it counts
+        found.resize(begin + s.size + 1);  // one more: each is written before it is known whether it counts
         float* to = found.data() + begin;
         for (std::int64_t place = 0; place < s.size; ++place) {
             *to = whole[place];
             to += !mask || mask[place];
         }
-        found.resize(begin + kept);
+        found.resize(to - found.data());
         found.insert(found.end(), bias.begin(), bias.end());
     }
     return found;

@@ -8,7 +8,8 @@ namespace {
 
 using Ranks = std::vector<std::uint32_t>;
 
-// One in so many is looked at for a guess, of which at least so many must lie above it.
+// One in so many is looked at for a guess: a prime, so that no width of a layer has a common period with it. At least so
+// many of these lie above it.
 constexpr std::size_t kOneIn = 61;
 constexpr std::int64_t kAtLeast = 16;
 
@@ -30,8 +31,7 @@ Ranks contenders(const Ranks& ranks, std::int64_t count) {
     return found;
 }
 
-// Those that have the count-th largest one's first bits, which are the most that tell them apart. Takes from `count` how
-// many are larger than all of them.
+// Those that share their first 12 bits with the count-th largest. Takes from `count` how many are larger than all of them.
 Ranks neighbours(const Ranks& ranks, std::int64_t& count) {
     constexpr int shift = 20;
     std::vector<std::int64_t> sizes(2 << (32 - shift), 0);

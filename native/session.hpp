@@ -70,6 +70,11 @@ struct Block {
 };
 constexpr Block kBlocks[] = {{8, 1}, {16, 1}, {16, 2}};
 constexpr int kMostImages = 16;  // in a slice
+static_assert([] {
+    for (const Block& block : kBlocks)
+        if (block.images != 8 && block.images != kMostImages) return false;
+    return true;
+}(), "the kernels of linear layers know slices of 8 and of 16 images");
 
 // What a pass through the network is for.
 struct Purpose {

@@ -4,7 +4,7 @@
     python scripts/mask_life.py --draw     # draws the record that is there
 
 Runs on bundled MNIST with the options of studies/masks-mnist.toml, 300 rounds of seed 0: masks that move within
-layers, and one that moves between them. Takes about 5 minutes on two CPU cores. Drawing needs feddst[report].
+layers, and one that moves between them. Takes about 6 minutes on two CPU cores. Drawing needs feddst[report].
 """
 
 import argparse

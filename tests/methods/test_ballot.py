@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feddst.methods import FedDST
+from feddst.methods import Adaptive, FedDST, FedDSTAdam
 from feddst.methods.feddst import Ballot, by_votes
 from feddst.protocol import InitialModel, Layer, ServerState, SparseSum, Update, count_active, packed, positions_of
 from feddst.sparsity import Sparsity
@@ -58,6 +58,24 @@ def test_what_only_some_have_grown_enters_by_their_share() -> None:
     total.add(update(3, [8.0, 0.0, 4.0, 0.0], [True, False, True, False]))
     after = one.aggregate(state, total)
     assert after.params["w"].tolist() == [[8.0, 0.0, 3.0, 0.0]]  # 4·¾ = 3, and 8·¼ = 2
+
+
+def test_an_adaptive_server_steps_as_if_the_others_had_sent_zeros() -> None:
+    """One client of twenty has grown a weight; with a mask of all weights, the others send it too, as 0."""
+    adaptive = Adaptive(lr=1.0)
+    after = []
+    for one, held in (
+        (FedDSTAdam(sparsity=Sparsity(0.5, "uniform"), adaptive=adaptive, ballot=Ballot("all")), False),
+        (FedDSTAdam(sparsity=Sparsity(0.5, "uniform"), adaptive=adaptive), True),
+    ):
+        state = begun(one, [3.0, 2.0, 0.5, 0.25])
+        total = SparseSum(state.masks)
+        total.add(update(1, [0.0, 0.0, 8.0, 0.0], [True, True, True, False]))
+        total.add(update(19, [0.0] * 4, [True, True, held, False]))
+        after.append(one.step(state, total))
+    for found, expected in zip(*after, strict=True):
+        assert all(torch.allclose(found[name], value, rtol=1e-6, atol=0) for name, value in expected.items())
+    assert after[0][1]["m/w"][0, 2] == pytest.approx(0.1 * 8 / 20)
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.floats(-100, 100, width=32)), min_size=1, max_size=20))

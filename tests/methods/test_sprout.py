@@ -304,9 +304,25 @@ def test_where_all_have_grown_lately_nothing_leaves() -> None:
     assert not any((mask & first.masks[name]).any() for name, mask in third.masks.items())
 
 
+def test_a_layer_that_shrinks_takes_what_is_not_spared_as_long_as_there_is_some() -> None:
+    """Of 50 weights 30 are replaced at first and spared; then the budget falls."""
+    method = growing(0.6, start=0.5, begin=1, end=4, every=1, alpha=0.6, until=10**6, grace=5)
+    params = {"w": torch.rand(10, 10, generator=torch.Generator().manual_seed(0)) + 1}
+    state = method.init(InitialModel(params, (Layer("w", (10, 10)),)), seed=0)
+    first = round_of(method, state)
+    second = round_of(method, first)
+    new, left = first.masks["w"] & ~state.masks["w"], first.masks["w"] & ~second.masks["w"]
+    assert int(new.sum()) == 30
+    assert second.budgets["w"] < first.budgets["w"]
+    assert int(left.sum()) == int((first.masks["w"] & ~new).sum())
+    assert not (left & new).any()
+
+
 def test_those_spared_come_last_in_their_order() -> None:
     found = spare(torch.tensor([3.0, -0.5, 0.0, -2.0]), torch.tensor([False, True, True, False]))
     assert found.argsort().tolist() == [3, 0, 2, 1]
+    small = spare(torch.tensor([3e-9, 1e-9, 2e-9, 5.0]), torch.tensor([True, True, True, False]))
+    assert small.argsort().tolist() == [3, 1, 2, 0]
 
 
 def test_units_that_have_few_weights_are_likelier_to_get_more() -> None:

@@ -31,11 +31,17 @@ def drop(params: Tensors, velocity: Tensors, masks: Masks, orders: Readjustment)
     """What is left of the masks of layers that are to be readjusted; the rest is zeroed."""
     kept: dict[str, Tensor] = {}
     for name, dropped in orders.drop.items():
-        surplus = count_kept(masks[name][0]) - (orders.budgets[name] - dropped)
-        kept[name] = drop_smallest(params[name], masks[name], max(surplus, 0))
+        leaving, _ = exchanged(count_kept(masks[name][0]), dropped, orders.budgets[name])
+        kept[name] = drop_smallest(params[name], masks[name], leaving)
     for name, mask in kept.items():
         _zero(params[name], velocity[name], masks[name] & ~mask)
     return kept
+
+
+def exchanged(active: int, dropped: int, budget: int) -> tuple[int, int]:
+    """Of a layer that has so many weights, how many leave, and how many enter after that, so that it has its budget."""
+    kept = max(0, min(active, budget - dropped))
+    return active - kept, budget - kept
 
 
 def grow(

@@ -37,7 +37,11 @@ class FedAvg(Method):
 
     def step(self, state: ServerState, total: SparseSum) -> tuple[Tensors, Tensors]:
         """The server's step: new weights, and what it keeps for its next one. Here, the mean itself."""
-        return total.mean(), state.extra
+        return self.mean(state, total), state.extra
+
+    def mean(self, state: ServerState, total: SparseSum, otherwise: Tensors | None = None) -> Tensors:
+        """The clients' mean that the server steps by; `otherwise` is for what none of them holds."""
+        return total.mean(otherwise=otherwise)
 
     def forget(self, extra: Tensors, masks: Masks) -> Tensors:
         """What the server keeps, without what belongs to weights that `masks` leave out."""

@@ -26,7 +26,8 @@ class Ballot:
 
     grown: Literal["holders", "all"] = option(
         "holders",
-        "whom a weight is averaged over that was not broadcast: those who have grown it, or all, the others with 0",
+        "whom a weight is averaged over that was not broadcast: those who have grown it, or all, the others with 0; "
+        "the same where clients readjust after their last epoch, when it is 0",
     )
     keep: Literal["largest", "most-held"] = option(
         "largest", "which weights stay: the largest, or those that most clients hold, and of these the largest"
@@ -63,13 +64,14 @@ class FedDST(RandomMask):
 
     def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:
         theta, extra = self.step(state, total)
-        votes = total.votes() if self.ballot != Ballot() else {}
-        if self.ballot.grown == "all":
-            theta = {**theta, **shrunk(theta, state, votes, total.weight)}
-        scores = by_votes(theta, votes) if self.ballot.keep == "most-held" else theta
+        scores = by_votes(theta, total.votes()) if self.ballot.keep == "most-held" else theta
         masks = prune_within(scores, state.budgets, among=total.held(), held=state.masks)
         kept = self.forget(extra, masks)
         return state.next(params=masked(theta, masks), buffers=total.mean("buffers"), masks=masks, extra=kept)
+
+    def mean(self, state: ServerState, total: SparseSum, otherwise: Tensors | None = None) -> Tensors:
+        mean = super().mean(state, total, otherwise)
+        return mean if self.ballot.grown == "holders" else {**mean, **shrunk(mean, state, total)}
 
     def check(self) -> None:
         super().check()
@@ -80,9 +82,10 @@ class FedDST(RandomMask):
             )
 
 
-def shrunk(theta: Tensors, state: ServerState, votes: Tensors, whole: int) -> dict[str, Tensor]:
+def shrunk(mean: Tensors, state: ServerState, total: SparseSum) -> dict[str, Tensor]:
     """Layers in which what was not broadcast is as small as if those who do not hold it had sent 0."""
-    return {name: torch.where(state.masks[name], theta[name], theta[name] * (n / whole)) for name, n in votes.items()}
+    shares = {name: votes / total.weight for name, votes in total.votes().items()}
+    return {name: torch.where(state.masks[name], mean[name], mean[name] * share) for name, share in shares.items()}
 
 
 def by_votes(theta: Tensors, votes: Tensors) -> dict[str, Tensor]:

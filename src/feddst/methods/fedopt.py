@@ -57,7 +57,7 @@ class FedOpt(FedAvgM):
         return m | {f"v/{name}": torch.full_like(value, self.adaptive.tau**2) for name, value in params.items()}
 
     def step(self, state: ServerState, total: SparseSum) -> tuple[Tensors, Tensors]:
-        mean, params, extra = total.mean(otherwise=state.params), dict(state.params), dict(state.extra)
+        mean, params, extra = self.mean(state, total, otherwise=state.params), dict(state.params), dict(state.extra)
         for name, theta in state.params.items():
             delta = mean[name] - theta
             m = self.adaptive.beta1 * state.extra[f"m/{name}"] + (1 - self.adaptive.beta1) * delta

@@ -60,7 +60,9 @@ class Sprouting:
     drop: Literal["magnitude", "movement", "product"] = option(
         "magnitude", "which weights leave: the smallest, those that have moved least, or those with the least of both"
     )
-    grace: int = option(0, "for how many rounds a weight that has grown does not leave", at_least=0)
+    grace: int = option(
+        0, "for how many rounds a weight that has grown does not leave, unless its layer must shrink", at_least=0
+    )
     where: Literal["random", "scarce", "movement", "gradient"] = option(
         "random",
         "where weights grow: anywhere, likelier between units that have few, likelier between units whose weights have "
@@ -230,7 +232,7 @@ class Sprout(RandomMask):
             active = state.budgets[name]
             fewer, more = sorted((active, budgets[name]))
             free = int((mask & ~is_spared(state, name, r)).sum())
-            replaced = min(round(self.sprout.share(r) * fewer), mask.numel() - more, free)
+            replaced = min(round(self.sprout.share(r) * fewer), mask.numel() - more, max(0, free - (active - fewer)))
             found[name] = active - fewer + replaced, budgets[name] - fewer + replaced
         return found
 
@@ -336,7 +338,7 @@ def is_spared(state: ServerState, name: str, r: int) -> Tensor:
 
 def spare(importance: Tensor, spared: Tensor) -> Tensor:
     """Importance with which those that are spared come after all others, and after each other as before."""
-    size = importance.abs()
+    size = importance.abs().double()  # the smallest of them are to be told apart beside the largest
     return torch.where(spared, 1 + size.max() + size, size)
 
 

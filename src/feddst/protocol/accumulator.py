@@ -203,7 +203,7 @@ class SparseSum:
 
     def votes(self) -> dict[str, Tensor]:
         """The weight n_c of the clients that hold each masked weight: int64, of the tensor's shape."""
-        return {key[1]: self._votes(key) for key, kind in self._kinds.items() if kind.masked}
+        return {key[1]: self._votes(key).clone() for key, kind in self._kinds.items() if kind.masked}
 
     def apart(self) -> dict[str, float]:
         """By layer, how much clients' masks differ, as `Holders.apart` says; nothing if holders were not counted."""

@@ -106,6 +106,22 @@ def masks(*sizes: int) -> list[NDArray[np.uint8]]:
     return [np.ones(size, np.uint8) for size in sizes]
 
 
+def moved(
+    moves: list[tuple[int, int] | None],
+    room: list[NDArray[np.uint8] | None] | None = None,
+    order: NDArray[np.int64] = ORDER,
+    session: _native.Session | None = None,
+) -> None:
+    """A readjustment, with room for the first layer's mask alone unless told."""
+    (session or loaded()).readjust(X, Y, order, moves, [masks(12)[0], None] if room is None else room)
+
+
+def added(count: int, at: list[int] | None = None) -> None:
+    """So many numbers added to a sum of five."""
+    places = None if at is None else np.array(at)
+    _native.add_exact(np.zeros(count, np.float32), 1.0, np.zeros(5), np.zeros(5), places)
+
+
 Call = Callable[[], object]
 BAD: dict[str, tuple[str, Call]] = {
     "too few masks": ("one mask, or None, is needed", lambda: _native.Structure(FLAT, [None])),
@@ -191,6 +207,22 @@ BAD: dict[str, tuple[str, Call]] = {
         "another size",
         lambda: loaded().mean_gradient(X, Y, ORDER, 1.0, zeros(12, 5), BIASES),
     ),
+    "readjusting nothing": ("no weights are loaded", lambda: moved([(1, 1), None], session=unloaded())),
+    "readjusting over no image": ("a gradient needs an image", lambda: moved([(1, 1), None], order=ORDER[:0])),
+    "readjusting too few layers": ("one pair of numbers", lambda: moved([(1, 1)])),
+    "readjusting without room": ("a mask is missing", lambda: moved([(1, 1), (1, 1)])),
+    "readjusting with too much room": ("one too many", lambda: moved([None, None])),
+    "readjusting with a small mask": ("a mask has another size", lambda: moved([(1, 1), None], [masks(11)[0], None])),
+    "more leave than there are": ("fewer weights than none leave", lambda: moved([(13, 13), None])),
+    "fewer than none leave": ("fewer weights than none leave", lambda: moved([(-1, 0), None])),
+    "more enter than are missing": ("fewer weights than none enter", lambda: moved([(2, 3), None])),
+    "fewer than none enter": ("fewer weights than none enter", lambda: moved([(2, -1), None])),
+    "packing by a small mask": ("a mask has another size", lambda: loaded().packed([masks(11)[0], None])),
+    "packing by too few masks": ("one mask, or None, is needed", lambda: loaded().packed([None])),
+    "adding up too many": ("more or fewer than their places", lambda: added(4, at=[0, 1, 2])),
+    "adding up without places": ("more or fewer than their places", lambda: added(4)),
+    "adding up beyond the end": ("a place is out of range", lambda: added(2, at=[0, 5])),
+    "adding up before the first": ("a place is out of range", lambda: added(2, at=[-1, 2])),
     "scores of half an image": (
         "images do not fit",
         lambda: loaded().scores(X.reshape(-1)[:6], np.zeros(2, np.float32)),

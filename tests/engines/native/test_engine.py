@@ -299,6 +299,8 @@ WORKS: dict[str, ClientWork] = {
     "two reports": ClientWork(LOCAL, report=(Report("gradient"), Report("hessian-gradient"))),
     "reports without training": replace(report("gradient"), train=False),
     "readjusted, then reported": replace(readjust(1), report=(Report("gradient"),)),
+    "readjusted at the end, then reported": replace(readjust(), report=(Report("gradient"),)),
+    "readjusted at the end with a kept head": replace(readjust(), keep=frozenset({"9.weight", "9.bias"})),
     "kept head": ClientWork(LOCAL, keep=frozenset({"9.weight", "9.bias"})),
     "kept head and reports": replace(report("gradient"), keep=frozenset({"9.weight", "9.bias"})),
 }

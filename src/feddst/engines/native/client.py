@@ -14,6 +14,7 @@ from feddst.engines.base import Job, Outcome
 from feddst.engines.client import Client, beginning, grown_by, outcome, train
 from feddst.engines.native.beginnings import Beginnings
 from feddst.engines.native.chain import Chain
+from feddst.engines.readjust import exchanged
 from feddst.models import load
 from feddst.protocol import Masks, Positions, Readjustment, Tensors, count_active, packed, positions_of
 from feddst.protocol.minibatches import Indices
@@ -83,11 +84,12 @@ class NativeClient(Client):
     def readjust(self, orders: Readjustment, last_batch: Indices) -> None:
         growth, trained = orders.growth, self.bench.trained[0]
         usual = (growth.rule, growth.grow_from, growth.weights) == ("gradient", "inactive", "pruned")
-        if not usual or self.exposed or not all(trained):
+        # Nothing grows by the gradient of what is not trained, which the kernels would not know.
+        if not usual or not all(trained) or self.exposed or self.outdated:
             super().readjust(orders, last_batch)
             return
         moves = [
-            moved(active, orders.drop[name], orders.budgets[name]) if name in orders.drop else None
+            exchanged(active, orders.drop[name], orders.budgets[name]) if name in orders.drop else None
             for name, active in zip(self.bench.chain.weights, self.structure.active, strict=True)
         ]
         masks = {name: torch.empty(self.bench.shapes[name], dtype=torch.bool) for name in orders.drop}
@@ -170,12 +172,6 @@ class NativeClient(Client):
         """The strength of the proximal term."""
         proximal = self.job.work.proximal
         return proximal.mu if proximal is not None and proximal.gradient == "exact" else 0.0
-
-
-def moved(active: int, dropped: int, budget: int) -> tuple[int, int]:
-    """Of a layer that has so many weights, how many leave, and how many enter after that."""
-    kept = max(0, min(active, budget - dropped))
-    return active - kept, budget - kept
 
 
 def train_client(bench: Workbench, job: Job) -> Outcome:
