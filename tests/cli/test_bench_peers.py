@@ -34,10 +34,11 @@ def test_a_bench_prints_a_table_and_writes_a_record(feddst: Call, tmp_path: Path
     outcome = feddst(f"{SMALL} --flower {python} --out mine/peers.json")
     assert outcome.code == 0
     told = [line.partition(":")[0] for line in outcome.err.splitlines() if not line.startswith("feddst: warning")]
-    names = ("feddst, S = 0.8", "PyTorch processes", "Flower simulation")
+    names = ("feddst, S = 0.8", "PyTorch processes", "Flower simulation", "Flower simulation, tuned")
     assert told == [*(f"turn 1 of 1, {name}" for name in names), "record"]
     lines = outcome.out.splitlines()
-    for name in (*names, "not measured: pfl-research, for lack of --pfl", "not measured: FedLab, for lack of --fedlab"):
+    rows = (*names[:2], "Flower simulation 1.2.3 ", "Flower simulation 1.2.3, tuned")
+    for name in (*rows, "not measured: pfl-research, for lack of --pfl", "not measured: FedLab, for lack of --fedlab"):
         assert any(line.startswith(name) for line in lines), name
     text = (tmp_path / "mine/peers.json").read_text()
     record = json.loads(text)
@@ -56,7 +57,7 @@ def test_a_peer_that_fails_is_said_to(feddst: Call, tmp_path: Path, python: Path
     assert outcome.code == 1
     assert "failed: Flower simulation: it ended with code 1: it broke" in outcome.out.splitlines()
     record = json.loads((tmp_path / "runs/bench-peers.json").read_text())
-    assert [runner["failed"] for runner in record["runners"]] == [False, False, True]
+    assert [runner["failed"] for runner in record["runners"]] == [False, False, True, True]
 
 
 def test_a_record_is_not_overwritten(feddst: Call, tmp_path: Path) -> None:
