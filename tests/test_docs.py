@@ -389,9 +389,18 @@ def computing_less() -> Iterator[str]:
     yield f"takes {sparse['readjusting']['median']:.3f} s at S = 0.8; with one in ten of these it is "
     yield f"it is {sparse['speedup']:.1f} times as fast as PyTorch, and {sparser['speedup']:.1f} times at S = 0.95."
     yield f"on a CPU train {pytorch / sparse['ordinary']['median']:.1f} times as fast as the fastest plain PyTorch"
-    peers = {runner["name"]: f"{runner['median']:.2f} s" for runner in read("peers-bench")["runners"]}
-    yield f"Flower's simulation takes {peers['Flower simulation']} for the same round, FedLab {peers['FedLab']}"
-    yield f"FedLab {peers['FedLab']}, pfl-research {peers['pfl-research']}; ours {peers['feddst, S = 0.8']} at S = 0.8"
+    yield f"Our aims were 12 times, which this run just misses ({sparse['speedup']:.2f}), and 20 times"
+    runners = {runner["name"]: runner for runner in read("peers-bench")["runners"]}
+    peers = {name: f"{runner['median']:.2f} s" for name, runner in runners.items()}
+    plain, tuned = (
+        [peers[f"{name}{suffix}"] for name in ("Flower simulation", "FedLab", "pfl-research")]
+        for suffix in ("", ", tuned")
+    )
+    yield f"takes {plain[0]} for the same round if clients are written as people write them, FedLab {plain[1]}"
+    yield f"FedLab {plain[1]}, pfl-research {plain[2]}; with all that makes PyTorch fast they"
+    longest = np.median([max(turn) for turn in runners["feddst, S = 0.8"]["turns"]])
+    yield f"take {tuned[0]}, {tuned[1]} and {tuned[2]}; ours {peers['feddst, S = 0.8']} at S = 0.8 in the same run"
+    yield f"and {longest:.2f} s in one that readjusts"
 
 
 @on("docs/speed.md")
@@ -1083,7 +1092,7 @@ def told_on(page: str) -> set[str]:
 
 DEFINED: dict[str, set[str]] = {
     "CHANGELOG.md": {"0.1", "1.0"},
-    "README.md": {"20 times", "261,840", "3.0", "48 bytes", "80 %", "90 %"},
+    "README.md": {"261,840", "3.0", "48 bytes", "80 %", "90 %"},
     "docs/export.md": {"0.1307", "0.3081", "1,024", "10,000", "64 MiB"},
     "docs/how.md": {f"0.{digit}" for digit in "1245678"} | {"0.05", "0.56", "0.9", "32,730", "48 bytes", "52,350"},
     "docs/own.md": {"0.9"},
