@@ -161,7 +161,8 @@ def _run(command: Sequence[str], environment: Mapping[str, str] | None = None) -
 
 def _source() -> dict[str, str]:
     """What is built and tested: the commit, and a digest of the C++ sources, committed or not."""
-    files = [ROOT / "CMakeLists.txt", *sorted((ROOT / "native").iterdir())]
+    sources = sorted(path for path in (ROOT / "native").iterdir() if path.is_file())
+    files = [ROOT / "CMakeLists.txt", *sources]
     digest = hashlib.blake2b(b"".join(path.read_bytes() for path in files), digest_size=8).hexdigest()
     base = commit()
     edited = base and _run(["git", "-C", str(ROOT), "status", "--porcelain", "--", "CMakeLists.txt", "native", "tests"])
