@@ -92,9 +92,8 @@ class Client:
         return cls(params, velocity, masks, biases, inputs, draws.integers(0, 4, IMAGES))
 
     def orders(self, case: Case) -> Readjustment:
-        budgets = {name: round(end * np.prod(SHAPES[name])) for name, end in zip(SHAPES, case.ends, strict=True)}
-        budgets = {name: int(budgets[name]) for name in self.masks}
-        lost = dict(zip(SHAPES, case.lost, strict=True))
+        lost, ends = (dict(zip(SHAPES, shares, strict=True)) for shares in (case.lost, case.ends))
+        budgets = {name: round(ends[name] * mask.numel()) for name, mask in self.masks.items()}
         return Readjustment(1, {name: round(lost[name] * budget) for name, budget in budgets.items()}, budgets)
 
 
@@ -121,7 +120,7 @@ def test_the_same_leave_and_enter(name: str, seed: int, isa: str) -> None:
     case, net, order = CASES[name], network(), np.arange(IMAGES)
     client = Client.of(case, seed)
     orders, session = client.orders(case), begun(net, client, case, isa)
-    active = dict(zip(SHAPES, session_active(client), strict=True))
+    active = count_active(client.masks)
     moves = [
         exchanged(active[layer], orders.drop[layer], orders.budgets[layer]) if layer in orders.drop else None
         for layer in SHAPES
@@ -153,7 +152,3 @@ def test_the_same_leave_and_enter(name: str, seed: int, isa: str) -> None:
 
 def _alone(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: value[None] for name, value in tensors.items()}
-
-
-def session_active(client: Client) -> list[int]:
-    return [int(client.masks[name].sum()) if name in client.masks else 0 for name in SHAPES]
