@@ -23,6 +23,9 @@ struct Map {
     int images;
 };
 
+// Lists of where to read are read so many entries ahead, and have as many more at their end that mean nothing.
+constexpr int kAhead = 4;
+
 // The weights of a convolution with stride 1, sorted by the plane they add to, then by their row in the window.
 //
 // Entries of plane p that read the window's row k are start[p * (rows + 1) + k] to start[p * (rows + 1) + k + 1].

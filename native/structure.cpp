@@ -145,6 +145,7 @@ void build_sparse_convolution(const Layer& layer, LayerStructure& s) {
         ++s.start[tap.output + 1];
         s.forward_offset.push_back(tap.plane * source.plane() + tap.row * source.row() + tap.column);
     }
+    s.forward_offset.resize(s.position.size() + kAhead);
     sum_up(s.start);
     for (int p = 0; p < layer.op.outputs; ++p) {
         s.forward_start.push_back(s.start[p]);
@@ -165,6 +166,7 @@ void build_sparse_convolution(const Layer& layer, LayerStructure& s) {
         ++ends[tap.plane * g.rows + tap.row + 1];
         s.backward_offset.push_back(tap.output * gradient.plane() - tap.row * gradient.row() - tap.column);
     }
+    s.backward_offset.resize(s.position.size() + kAhead);
     sum_up(ends);
     for (int plane = 0; plane < g.planes; ++plane)
         for (int row = 0; row <= g.rows; ++row)
