@@ -102,8 +102,7 @@ struct SparseLinearForward {
     Features input;
     Features output;
     const std::int32_t* start;
-    const std::int32_t* source;
-    const std::int32_t* value;
+    const std::uint64_t* entry;
     const float* weight;
     const float* bias;
 };
@@ -122,9 +121,10 @@ struct SparseLinearBackward {
     Features input;
     Features gradient;        // of the output
     Features input_gradient;  // may be the input's own memory; data is null if nobody wants it
-    const std::int32_t* order;  // the inputs as they are gone through: in a tile, equally many weights after equally many
-    const std::int32_t* start;  // weights of the k-th of them are start[k] to start[k + 1]
-    const std::int32_t* output;
+    const std::int32_t* order;  // the inputs as they are gone through: in a tile, those that hold fewer weights first
+    const std::int32_t* held;   // how many weights the k-th of them holds
+    const std::int32_t* output;  // of each weight, times kFeatureScale
+    std::int32_t rest, alone;
     const float* weight;
     float* weight_gradient;
     bool first;        // nothing has been added to the gradient yet, whatever lies there
@@ -149,6 +149,9 @@ struct DenseLinearBackward {
 };
 
 constexpr int kInputTile = 256;
+constexpr int kGroup = 4;  // inputs of a linear layer that are gone through together
+constexpr int kBlock = 4;  // steps
+constexpr int kFeatureScale = 8;
 
 struct Window {
     int rows, columns;

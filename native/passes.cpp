@@ -229,7 +229,7 @@ void Session::connect(Workspace& space, int i) {
     const Features from = features(space, input(space, i, 0)), to = features(space, values(space, i, 0));
     const float* bias = layer.op.bias ? biases_[w].value.data() : nullptr;
     if (s.mode == Mode::sparse)
-        kernels_.sparse_linear_forward({from, to, s.tile_start.data(), s.tile_source.data(), s.tile_value.data(),
+        kernels_.sparse_linear_forward({from, to, s.tile_start.data(), s.tile_entry.data(),
                                         weights_[w].value.data(), bias});
     else
         kernels_.dense_linear_forward({from, to, weights_[w].value.data(), bias});
@@ -255,8 +255,8 @@ void Session::connect_back(Workspace& space, int i, const Purpose& purpose) {
     if (!sparse) return;
     const bool moves = purpose.last && purpose.rates && weights_[w].trained;
     const Step taken = moves ? step(w, *purpose.rates) : Step{};
-    kernels_.sparse_linear_backward({from, given, back, s.order.data(), s.start.data(), s.output.data(), weight,
-                                     weights_[w].gradient.data(), purpose.first, moves ? &taken : nullptr});
+    kernels_.sparse_linear_backward({from, given, back, s.order.data(), s.held.data(), s.output.data(), s.rest,
+                                     s.alone, weight, weights_[w].gradient.data(), purpose.first, moves ? &taken : nullptr});
 }
 
 MaxPool Session::max_pool(Workspace& space, int i, int slice, const Map& source, const Map& output) const {

@@ -38,9 +38,10 @@ public:
             for (std::int64_t i = 0; i < s.count(); ++i)
                 if (kept[s.position[i]]) ranks_[i] = 0;
         } else {
-            for (std::size_t k = 0; k < s.order.size(); ++k)
-                for (std::int32_t e = s.start[k]; e < s.start[k + 1]; ++e)
-                    if (kept[s.position[e]]) ranks_[std::int64_t(s.order[k]) * layer_.op.outputs + s.output[e]] = 0;
+            const std::int32_t inputs = layer_.input.size();
+            for (std::int64_t e = 0; e < s.count(); ++e)
+                if (kept[s.position[e]])
+                    ranks_[std::int64_t(s.input(e, inputs)) * layer_.op.outputs + s.output[e] / kFeatureScale] = 0;
         }
     }
 

@@ -26,19 +26,15 @@ void build_tiles(const Layer& layer, LayerStructure& s) {
     const std::int32_t inputs = layer.input.size(), outputs = layer.op.outputs;
     const std::int32_t tiles = (inputs + kInputTile - 1) / kInputTile;
     s.tile_start.assign(std::size_t(tiles) * outputs + 1, 0);
-    for (std::int32_t k = 0; k < inputs; ++k)
-        for (std::int32_t e = s.start[k]; e < s.start[k + 1]; ++e)
-            ++s.tile_start[s.order[k] / kInputTile * outputs + s.output[e] + 1];
+    const auto pair = [&](std::int32_t e) { return s.input(e, inputs) / kInputTile * outputs + s.output[e] / kFeatureScale; };
+    for (std::int32_t e = 0; e < s.count(); ++e) ++s.tile_start[pair(e) + 1];
     sum_up(s.tile_start);
-    s.tile_source.resize(s.position.size());
-    s.tile_value.resize(s.position.size());
+    s.tile_entry.resize(s.position.size());
     std::vector<std::int32_t> next(s.tile_start.begin(), s.tile_start.end() - 1);
-    for (std::int32_t k = 0; k < inputs; ++k)
-        for (std::int32_t e = s.start[k]; e < s.start[k + 1]; ++e) {
-            const std::int32_t at = next[s.order[k] / kInputTile * outputs + s.output[e]]++;
-            s.tile_source[at] = s.order[k];
-            s.tile_value[at] = e;
-        }
+    for (std::int32_t e = 0; e < s.count(); ++e) {
+        const std::uint64_t source = std::uint64_t(s.input(e, inputs)) * kFeatureScale;
+        s.tile_entry[next[pair(e)]++] = std::uint64_t(e) << 32 | source;
+    }
 }
 
 // The places of a mask's weights, rising; all places if there is no mask.
@@ -77,28 +73,65 @@ void sort_by(const std::vector<std::int32_t>& counts, std::int32_t most, std::in
     for (std::int32_t i = from; i < to; ++i) order[from + next[counts[i]]++] = i;
 }
 
-// Values by tile, input, then output; a tile's inputs by rising number of values.
+// Where the values of one input lie: those that it has in common with its group, in whole blocks of steps and in the
+// steps that are left, then the others.
+struct Row {
+    std::int32_t in_blocks, common;     // how many there are in blocks, and in blocks or steps
+    std::int32_t block, rest, alone;    // where each kind begins
+
+    std::int32_t at(std::int32_t j) const {
+        if (j < in_blocks) return block + j * kGroup;
+        if (j < common) return rest + (j - in_blocks) * kGroup;
+        return alone + j - common;
+    }
+};
+
+// The rows of all inputs; `held`: how many values each has, in their order.
+std::vector<Row> rows_of(LayerStructure& s) {
+    const std::int32_t inputs = std::int32_t(s.held.size()), grouped = inputs / kGroup * kGroup;
+    std::vector<Row> rows(inputs);
+    std::int32_t block = 0, rest = 0;
+    for (std::int32_t k = 0; k < grouped; ++k) {
+        const std::int32_t common = s.held[k - k % kGroup], in_blocks = common / kBlock * kBlock;
+        rows[k] = {in_blocks, common, block + k % kGroup, rest + k % kGroup, 0};
+        if (k % kGroup + 1 < kGroup) continue;
+        block += in_blocks * kGroup;
+        rest += (common - in_blocks) * kGroup;
+    }
+    s.rest = block;
+    s.alone = block + rest;
+    std::int32_t alone = s.alone;
+    for (std::int32_t k = 0; k < inputs; ++k) {
+        rows[k].rest += s.rest;
+        rows[k].alone = alone;
+        alone += s.held[k] - rows[k].common;
+    }
+    return rows;
+}
+
+// Values by input, then output, but that inputs of a group take turns; a tile's inputs by rising number of values.
 void build_sparse_linear(const Layer& layer, const std::uint8_t* mask, LayerStructure& s) {
     const std::int32_t inputs = layer.input.size();
     const std::vector<std::int32_t> found = places(mask, s.size);
-    std::vector<std::int32_t> counts(inputs, 0), next(inputs);
+    std::vector<std::int32_t> counts(inputs, 0), seen(inputs, 0), turn(inputs);
     for_connections(found, inputs, [&](std::int32_t i, std::int32_t, std::int32_t) { ++counts[i]; });
     s.order.resize(inputs);
     std::iota(s.order.begin(), s.order.end(), 0);
     for (std::int32_t tile = 0; tile < inputs; tile += kInputTile)
         sort_by(counts, layer.op.outputs, tile, std::min(tile + kInputTile, inputs), s.order);
-    s.start.assign(1, 0);
     for (std::int32_t i : s.order) {
-        next[i] = s.start.back();
-        s.start.push_back(s.start.back() + counts[i]);
+        turn[i] = std::int32_t(s.held.size());
+        s.held.push_back(counts[i]);
     }
+    const std::vector<Row> rows = rows_of(s);
     s.position.resize(found.size());
     s.output.resize(found.size());
     s.rising.reserve(found.size());
     for_connections(found, inputs, [&](std::int32_t i, std::int32_t o, std::int32_t place) {
-        s.rising.push_back(next[i]);
-        s.position[next[i]] = place;
-        s.output[next[i]++] = o;
+        const std::int32_t e = rows[turn[i]].at(seen[i]++);
+        s.rising.push_back(e);
+        s.position[e] = place;
+        s.output[e] = o * kFeatureScale;
     });
     build_tiles(layer, s);
 }

@@ -19,17 +19,24 @@ struct LayerStructure {
     std::vector<std::int32_t> position;   // of each value that is held: its place in the weight tensor
     std::vector<float> mask;              // dense: 1 where a value is active; empty if all are
     std::vector<std::int32_t> rising;     // the active values by rising place; empty if that is all in their order
-    // sparse linear: each tile's inputs by rising number of values; those of order[k] are start[k] to start[k + 1]
-    // sparse convolution: values of output plane p are start[p] to start[p + 1]
-    std::vector<std::int32_t> order, start;
-    std::vector<std::int32_t> output;     // sparse linear: the output of each value
+    // sparse linear: each tile's inputs by rising number of values, and how many each holds; the output of each value,
+    // times kFeatureScale; where values begin that do not fill blocks, and where those that an input holds alone
+    std::vector<std::int32_t> order, held, output;
+    std::int32_t rest = 0, alone = 0;
+    std::vector<std::int32_t> start;      // sparse convolution: values of output plane p are start[p] to start[p + 1]
     // sparse linear: the same values as they are read forward
-    std::vector<std::int32_t> tile_start, tile_source, tile_value;
+    std::vector<std::int32_t> tile_start;
+    std::vector<std::uint64_t> tile_entry;
     // sparse convolution, forward: one range for each plane; backward: one for each plane and row of the window
     std::vector<std::int32_t> forward_start, forward_offset;
     std::vector<std::int32_t> backward_start, backward_offset, backward_value;
     // dense convolution: where each value lies among the kernels' taps, and in the two forms that the kernels read
     std::vector<std::int32_t> tap, forward_place, backward_place;
+
+    // The input of a value of a sparse linear layer that has so many of them.
+    std::int32_t input(std::int64_t value, std::int32_t inputs) const {
+        return position[value] - output[value] / kFeatureScale * inputs;
+    }
 
     std::int64_t count() const { return static_cast<std::int64_t>(position.size()); }
 };
