@@ -95,9 +95,20 @@ struct Features {
     int slices;
 };
 
-// A linear layer's active weights in two orders. Forward: by tile of kInputTile inputs, then by output, so that a tile
-// stays in the nearest cache; those of tile t and output o are start[t * outputs + o] to the next, the e-th of them reads
-// input source[e] and is weight[value[e]]. Backward: by input, as `weight` has them.
+constexpr int kInputTile = 256;   // inputs of a linear layer that the nearest cache can hold
+constexpr int kGroup = 4;         // inputs that are gone through together, of whole tiles
+constexpr int kBlock = 4;         // weights of each of them that follow each other
+constexpr int kFeatureScale = 8;  // places of inputs and outputs are held times this, as an address needs them
+
+// A linear layer's active weights in two orders.
+//
+// Forward: by tile, then by output. Those of tile t and output o are start[t * outputs + o] to the next; an entry's lower
+// half is the input that it reads, times kFeatureScale, its upper half which weight it is.
+//
+// Backward, as `weight` has them: a tile's inputs are in the order of how many weights they hold, fewest first. kGroup of
+// them are a group, and have so many weights in common as the first of them holds: one of each input, then another of
+// each, and so on. Whole blocks of kBlock such steps come first, of all groups; then the steps that are left; then what
+// inputs hold alone, which is also all that those hold that are left over when all groups are full.
 struct SparseLinearForward {
     Features input;
     Features output;
@@ -121,10 +132,10 @@ struct SparseLinearBackward {
     Features input;
     Features gradient;        // of the output
     Features input_gradient;  // may be the input's own memory; data is null if nobody wants it
-    const std::int32_t* order;  // the inputs as they are gone through: in a tile, those that hold fewer weights first
-    const std::int32_t* held;   // how many weights the k-th of them holds
+    const std::int32_t* order;   // the inputs as they are gone through
+    const std::int32_t* held;    // how many weights the k-th of them holds
     const std::int32_t* output;  // of each weight, times kFeatureScale
-    std::int32_t rest, alone;
+    std::int32_t rest, alone;    // where weights begin that fill no block, and those that inputs hold alone
     const float* weight;
     float* weight_gradient;
     bool first;        // nothing has been added to the gradient yet, whatever lies there
@@ -147,11 +158,6 @@ struct DenseLinearBackward {
     float* weight_gradient;  // added to
     float* transposed;       // room for slices * images * (outputs rounded up to 16)
 };
-
-constexpr int kInputTile = 256;
-constexpr int kGroup = 4;  // inputs of a linear layer that are gone through together
-constexpr int kBlock = 4;  // steps
-constexpr int kFeatureScale = 8;
 
 struct Window {
     int rows, columns;

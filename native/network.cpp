@@ -111,6 +111,10 @@ void Network::place(const Operation& op) {
     if (has_weights && op.outputs < 1) throw std::invalid_argument("a layer has no outputs");
     layer.output = output_shape(op, layer.input);
     check_size(layer.output.planes, layer.output.height, layer.output.width);
+    if (op.kind == Kind::linear) {
+        check_size(layer.input.size(), kFeatureScale, 1);
+        check_size(layer.output.size(), kFeatureScale, 1);
+    }
     if (op.kind == Kind::convolution) layer.geometry = geometry_of(layer);
     if (has_weights) {
         if (size(layer) > std::numeric_limits<std::int32_t>::max())

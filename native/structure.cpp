@@ -7,8 +7,8 @@ namespace feddst {
 namespace {
 
 // From these densities on, going through all weights is faster than going through the active ones.
-constexpr double kDenseConvolution = 0.6;
-constexpr double kDenseLinear = 0.7;
+constexpr double kDenseConvolution = 0.75;
+constexpr double kDenseLinear = 0.8;
 
 std::int64_t active(const std::uint8_t* mask, std::int64_t size) {
     return mask ? std::count_if(mask, mask + size, [](std::uint8_t m) { return m != 0; }) : size;

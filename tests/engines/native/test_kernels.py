@@ -89,7 +89,8 @@ def shapes_of(shape: Shape, layers: Sequence[Description]) -> list[Shape]:
 class Case:
     """A chain, and how its numbers are drawn.
 
-    `densities` of the masks, None for a layer without one; `dense` as `Structure` takes it.
+    `densities` of the masks, None for a layer without one; `dense` as `Structure` takes it. `uneven`: inputs of linear
+    layers hold anything between no weight and all.
     """
 
     shape: Shape
@@ -99,6 +100,7 @@ class Case:
     dense: tuple[bool, ...] | None = None
     whole: bool = False
     seed: int = 0
+    uneven: bool = False
 
     @property
     def weight_shapes(self) -> list[tuple[int, ...]]:
@@ -198,7 +200,8 @@ def draw_numbers(case: Case, draws: np.random.Generator) -> Numbers:
     masks: list[NDArray[np.uint8] | None] = []
     weights: Arrays = []
     for i, (shape, density) in enumerate(zip(case.weight_shapes, case.densities, strict=True)):
-        mask = None if density is None else (draws.random(shape) < density).astype(np.uint8)
+        chance = draws.random(shape[1]) if case.uneven and len(shape) == 2 else density
+        mask = None if density is None else (draws.random(shape) < chance).astype(np.uint8)
         active = max(1.0, math.prod(shape[1:]) * (1.0 if density is None else density))
         weight = drawn(i, shape, 1.4 / math.sqrt(active))
         masks.append(mask)
@@ -467,7 +470,7 @@ def test_the_widest_maximum_that_a_byte_can_name() -> None:
 
 
 @pytest.mark.parametrize("inputs", [1, 255, 256, 257, 600])
-@pytest.mark.parametrize("density", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("density", [0.0, 0.1, 0.5, 1.0])
 def test_linear_layers_of_odd_sizes(inputs: int, density: float) -> None:
     for outputs, images, dense in ((1, 9, None), (17, 40, (False, False)), (70, 33, (True, False))):
         layers = (linear(outputs, bias=inputs % 2 == 0), RELU, linear(3))
@@ -579,9 +582,8 @@ def steps_of_torch(
     return losses, [t.detach().numpy() for t in theta], [v.numpy() for v in velocity]
 
 
-@given(plans())
-@settings(max_examples=80)
-def test_training_is_sgd_with_momentum_decay_and_proximal_term_on_active_weights(plan: Plan) -> None:
+def check_training(plan: Plan) -> None:
+    """Losses, weights and momentum after some steps."""
     case, layers = plan.case, len(plan.case.biased)
     numbers = numbers_of(case, lambda oracle, numbers: steps_of_torch(oracle, numbers, plan))
     start = Start.of(plan, numbers)
@@ -612,6 +614,23 @@ def test_training_is_sgd_with_momentum_decay_and_proximal_term_on_active_weights
             if not moves:
                 assert np.array_equal(after[i], before[i])
                 assert np.array_equal(momentum[i], momentum_before[i])
+
+
+@given(plans())
+@settings(max_examples=80)
+def test_training_is_sgd_with_momentum_decay_and_proximal_term_on_active_weights(plan: Plan) -> None:
+    check_training(plan)
+
+
+# Inputs in groups of four, weights in blocks of sixteen, steps of four, and alone; the last inputs in no group.
+@pytest.mark.parametrize("inputs", [1, 4, 7, 258, 600])
+@pytest.mark.parametrize("outputs", [1, 5, 33])
+def test_linear_layers_are_trained_however_many_weights_their_inputs_hold(inputs: int, outputs: int) -> None:
+    for density, uneven in ((0.5, True), (0.3, False), (1.0, False)):
+        layers = (linear(9), RELU, linear(outputs, bias=False), RELU, linear(3))
+        dense = (False, False, False)
+        case = Case((inputs, 1, 1), layers, 40, (density, density, 0.9), dense, seed=inputs, uneven=uneven)
+        check_training(Plan(case, (32, 8, 17, 3), 0.02, 0.9, 0.01, 0.5 * uneven, (True,) * 6))
 
 
 @given(cases())
