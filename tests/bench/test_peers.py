@@ -184,9 +184,9 @@ def test_everybody_in_turn() -> None:
     assert told[1] == "turn 1 of 2, theirs: 4.00 s a round"
     # 1, 1, 2, 9 have the median 1.5 and the mean 3.25; 4, 4, 6, 8 have 5 and 5.5.
     assert table(record).rows == [
-        ("runner", "median", "min", "mean", "× ours", "accuracy %"),
-        ("ours (Fake)", "1.50", "1.00", "3.25", "1.00", "50.0"),
-        ("theirs", "5.00", "4.00", "5.50", "3.33", "50.0"),
+        ("runner", "median", "min", "mean", "× ours", "× its mean", "accuracy %"),
+        ("ours (Fake)", "1.50", "1.00", "3.25", "1.00", "0.46", "50.0"),
+        ("theirs", "5.00", "4.00", "5.50", "3.33", "1.54", "50.0"),
     ]
     assert "2 turns of 2 rounds for each runner" in table(record).caption
     assert "; 3 cores for each runner" in table(record).caption
@@ -203,7 +203,7 @@ def test_who_fails_has_no_more_turns_and_the_others_go_on() -> None:
     record, told = measured(Fake("ours", calls, (1.0,), (3.0,)), broken, turns=2)
     assert calls == ["ours", "Flower simulation", "ours"]
     assert "turn 1 of 2, Flower simulation failed: it is tired, in /home/me" in told
-    assert table(record).rows[-1] == ("Flower simulation 1.2.3", "–", "–", "–", "–", "–")
+    assert table(record).rows[-1] == ("Flower simulation 1.2.3", "–", "–", "–", "–", "–", "–")
     assert remarks(record)[0] == "failed: Flower simulation: it is tired, in /home/me"
     about = record.as_json("feddst bench peers")
     assert about["runners"][1] == {"name": "Flower simulation", "versions": {"flwr": "1.2.3"}, "failed": True}
@@ -215,7 +215,7 @@ def test_who_fails_has_no_more_turns_and_the_others_go_on() -> None:
 def test_one_who_fails_late_keeps_the_turns_it_had() -> None:
     record, _ = measured(Fake("ours", [], (2.0,), (2.0,)), Fake("theirs", [], (3.0,)), turns=2)
     row = record.as_json("")["runners"][1]
-    assert (row["failed"], row["median"], row["ratio"]) == (True, 3.0, 1.5)
+    assert (row["failed"], row["median"], row["ratio"], row["usual_ratio"]) == (True, 3.0, 1.5, 1.5)
 
 
 # Other interpreters.

@@ -75,6 +75,11 @@ class Standing:
         """Of the seconds of a round."""
         return statistics.median(self.seconds)
 
+    @property
+    def mean(self) -> float:
+        """Of the seconds of a round: unlike the median, with what rare ones take longer."""
+        return statistics.mean(self.seconds)
+
 
 @dataclass(frozen=True)
 class PeersRecord:
@@ -94,6 +99,10 @@ class PeersRecord:
     def ratio(self, standing: Standing) -> float:
         """How many times as long as this package's first one a runner takes."""
         return standing.median / self.standings[0].median
+
+    def usual_ratio(self, standing: Standing) -> float:
+        """The same beside the first one's mean, in which rounds count that readjust masks."""
+        return standing.median / self.standings[0].mean
 
     def as_json(self, command: str) -> dict[str, Any]:
         """Everything, with where and how it was made. What failed is named, but its words may hold paths."""
@@ -116,8 +125,9 @@ class PeersRecord:
             "failed": bool(standing.failure),
             "median": standing.median,
             "shortest": min(standing.seconds),
-            "mean": statistics.mean(standing.seconds),
+            "mean": standing.mean,
             "ratio": self.ratio(standing),
+            "usual_ratio": self.usual_ratio(standing),
             "accuracy": [turn.accuracy for turn in standing.turns],
             "turns": [list(turn.seconds) for turn in standing.turns],
         }
@@ -165,7 +175,7 @@ def measure(bench: PeersBench, runners: Sequence[Runner], tell: Tell) -> PeersRe
 def table(record: PeersRecord) -> Table:
     """The record in a table."""
     first = record.standings[0].name
-    heading = ("runner", "median", "min", "mean", f"× {first}", "accuracy %")
+    heading = ("runner", "median", "min", "mean", f"× {first}", "× its mean", "accuracy %")
     return Table("Seconds a round", _caption(record), [heading, *(_line(record, one) for one in record.standings)])
 
 
@@ -184,22 +194,24 @@ def _caption(record: PeersRecord) -> str:
         f"train the paper's MNIST network for {counted(bench.epochs, 'epoch')} on 40 images each, and the server takes "
         f"the mean; {counted(record.workers, 'core')} for each runner. feddst trains sparse networks where S says so, "
         "the others dense ones. tuned: in the layout, with the optimizer and with the settings of memory with which "
-        "PyTorch was found to be fastest, as PyTorch's own processes here; the rest as people write it. accuracy: of "
-        "the last models on the clients' own images, to show that everybody has trained."
+        "PyTorch was found to be fastest, as PyTorch's own processes here; the rest as people write it. ×: by medians; "
+        f"its mean: the median beside the mean of {record.standings[0].name}, in which rounds count that readjust masks. "
+        "accuracy: of the last models on the clients' own images, to show that everybody has trained."
     )
 
 
 def _line(record: PeersRecord, standing: Standing) -> Sequence[str]:
     name = _with_version(standing)
     if not standing.turns:
-        return (name, *[NONE] * 5)
+        return (name, *[NONE] * 6)
     seconds = standing.seconds
     return (
         name,
         f"{standing.median:.2f}",
         f"{min(seconds):.2f}",
-        f"{statistics.mean(seconds):.2f}",
+        f"{standing.mean:.2f}",
         f"{record.ratio(standing):.2f}",
+        f"{record.usual_ratio(standing):.2f}",
         f"{100 * statistics.mean(turn.accuracy for turn in standing.turns):.1f}",
     )
 

@@ -37,7 +37,7 @@ SOFTMAX: Description = ("softmax", 0, POINT, False, True)
 
 TOLERANCE = 1e-5
 """Of the largest gradient of a tensor."""
-CANCELLED = 5e-7
+CANCELLED = 1e-6
 """Of the largest number on the way: what may be left of numbers that cancel out. For gradients, of all tensors'."""
 CLOSE = 2e-6
 """Decisions between numbers that are closer than this share of the largest are not asked for."""
@@ -200,7 +200,7 @@ def draw_numbers(case: Case, draws: np.random.Generator) -> Numbers:
     masks: list[NDArray[np.uint8] | None] = []
     weights: Arrays = []
     for i, (shape, density) in enumerate(zip(case.weight_shapes, case.densities, strict=True)):
-        chance = draws.random(shape[1]) if case.uneven and len(shape) == 2 else density
+        chance = draws.random(shape[1]) if case.uneven and len(shape) == 2 else np.float64(density or 0.0)
         mask = None if density is None else (draws.random(shape) < chance).astype(np.uint8)
         active = max(1.0, math.prod(shape[1:]) * (1.0 if density is None else density))
         weight = drawn(i, shape, 1.4 / math.sqrt(active))
