@@ -4,7 +4,7 @@
 // data[channel * plane + y * row + x * images + n]. A weight is then one multiply-add over contiguous memory, whatever
 // its neighbours are, so that unstructured sparsity costs nothing for each weight that is left.
 //
-// `images` is always a multiple of 8, for linear layers 8 or 16. kernels.cpp is compiled once for each instruction set.
+// `images` is always 8 or 16. kernels.cpp is compiled once for each instruction set.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ struct Map {
     int images;
 };
 
-// Lists of where to read are read so many entries ahead, and have as many more at their end that mean nothing.
+// Sparse convolutions read so many offsets ahead: their lists have as many more at their end, which mean nothing.
 constexpr int kAhead = 4;
 
 // The weights of a convolution with stride 1, sorted by the plane they add to, then by their row in the window.
@@ -96,19 +96,20 @@ struct Features {
 };
 
 constexpr int kInputTile = 256;   // inputs of a linear layer that the nearest cache can hold
-constexpr int kGroup = 4;         // inputs that are gone through together, of whole tiles
-constexpr int kBlock = 4;         // weights of each of them that follow each other
+constexpr int kGroup = 4;         // inputs that are gone through together, a weight of each in a step
+constexpr int kBlock = 4;         // steps, after which gradients fill a vector of any width
 constexpr int kFeatureScale = 8;  // places of inputs and outputs are held times this, as an address needs them
+static_assert(kInputTile % kGroup == 0 && kGroup == 4 && kGroup * kBlock % 16 == 0 && 8 % kFeatureScale == 0);
 
 // A linear layer's active weights in two orders.
 //
-// Forward: by tile, then by output. Those of tile t and output o are start[t * outputs + o] to the next; an entry's lower
+// Forward: by tile, then by output. Those of tile t and output o are start[t * outputs + o] to the next. An entry's lower
 // half is the input that it reads, times kFeatureScale, its upper half which weight it is.
 //
-// Backward, as `weight` has them: a tile's inputs are in the order of how many weights they hold, fewest first. kGroup of
-// them are a group, and have so many weights in common as the first of them holds: one of each input, then another of
-// each, and so on. Whole blocks of kBlock such steps come first, of all groups; then the steps that are left; then what
-// inputs hold alone, which is also all that those hold that are left over when all groups are full.
+// Backward, as `weight` has them: a tile's inputs go by how many weights they hold, fewest first. kGroup of them are a
+// group, and have so many weights in common as the first of them holds: one of each input, then another of each, and so
+// on. Whole blocks of kBlock such steps come first, of all groups; then the steps that are left; then what inputs hold
+// alone, which is all that the last inputs hold if they are too few for a group.
 struct SparseLinearForward {
     Features input;
     Features output;
@@ -169,11 +170,9 @@ struct MaxPool {
     Map source;  // forward: input; backward: its gradient, written
     Map output;  // forward: output; backward: its gradient
     Window window;
-    // [planes, source height, output width, images], with as many bytes as `columns` pixels have before and after;
-    // null if nobody will ask
-    std::int8_t* column_choice;
-    std::int8_t* row_choice;  // [planes, output height, output width, images]; -1 where ReLU cuts off
-    float* scratch;           // [source height + 1, output width + 2 * columns, images]
+    std::int8_t* column_choice;  // [planes, source height, output width, images]; null if nobody will ask
+    std::int8_t* row_choice;     // [planes, output height, output width, images]; -1 where ReLU cuts off
+    float* scratch;              // [source height, output width, images]
     bool relu;
 };
 

@@ -35,10 +35,9 @@ Workspace& Session::workspace(int block) {
         }
         if (layer.op.kind == Kind::linear) memory.scratch = Buffer((layer.op.outputs + 16) * images);
         if (layer.op.kind == Kind::max_pool) {
-            const std::size_t width = layer.output.width + 2 * layer.op.window.columns;
-            memory.scratch = Buffer((layer.input.height + 1) * width * space.images);
-            const std::size_t choices = std::size_t(layer.input.planes) * layer.input.height * layer.output.width;
-            memory.column_choice.resize((choices + 2 * layer.op.window.columns) * images);
+            const std::size_t maxima = std::size_t(layer.input.height) * layer.output.width;  // of a plane's columns
+            memory.scratch = Buffer(maxima * space.images);
+            memory.column_choice.resize(layer.input.planes * maxima * images);
             memory.row_choice.resize(layer.output.size() * images);
         }
     }
@@ -255,8 +254,8 @@ void Session::connect_back(Workspace& space, int i, const Purpose& purpose) {
     if (!sparse) return;
     const bool moves = purpose.last && purpose.rates && weights_[w].trained;
     const Step taken = moves ? step(w, *purpose.rates) : Step{};
-    kernels_.sparse_linear_backward({from, given, back, s.order.data(), s.held.data(), s.output.data(), s.rest,
-                                     s.alone, weight, weights_[w].gradient.data(), purpose.first, moves ? &taken : nullptr});
+    kernels_.sparse_linear_backward({from, given, back, s.order.data(), s.held.data(), s.output.data(), s.rest, s.alone,
+                                     weight, weights_[w].gradient.data(), purpose.first, moves ? &taken : nullptr});
 }
 
 MaxPool Session::max_pool(Workspace& space, int i, int slice, const Map& source, const Map& output) const {
@@ -264,8 +263,7 @@ MaxPool Session::max_pool(Workspace& space, int i, int slice, const Map& source,
     LayerMemory& memory = space.layers[i];
     std::int8_t* columns = memory.column_choice.data() + slice * (memory.column_choice.size() / space.slices);
     std::int8_t* rows = memory.row_choice.data() + slice * (memory.row_choice.size() / space.slices);
-    return {source, output, layer.op.window, columns + layer.op.window.columns * space.images, rows,
-            memory.scratch.data(), layer.relu};
+    return {source, output, layer.op.window, columns, rows, memory.scratch.data(), layer.relu};
 }
 
 void Session::pool(Workspace& space, int i, int slice, bool training) {

@@ -74,7 +74,7 @@ static_assert([] {
     for (const Block& block : kBlocks)
         if (block.images != 8 && block.images != kMostImages) return false;
     return true;
-}(), "the kernels of linear layers know slices of 8 and of 16 images");
+}(), "the kernels know slices of 8 and of 16 images");
 
 // What a pass through the network is for.
 struct Purpose {

@@ -26,7 +26,9 @@ void build_tiles(const Layer& layer, LayerStructure& s) {
     const std::int32_t inputs = layer.input.size(), outputs = layer.op.outputs;
     const std::int32_t tiles = (inputs + kInputTile - 1) / kInputTile;
     s.tile_start.assign(std::size_t(tiles) * outputs + 1, 0);
-    const auto pair = [&](std::int32_t e) { return s.input(e, inputs) / kInputTile * outputs + s.output[e] / kFeatureScale; };
+    const auto pair = [&](std::int32_t e) {
+        return s.input(e, inputs) / kInputTile * outputs + s.output[e] / kFeatureScale;
+    };
     for (std::int32_t e = 0; e < s.count(); ++e) ++s.tile_start[pair(e) + 1];
     sum_up(s.tile_start);
     s.tile_entry.resize(s.position.size());
@@ -76,8 +78,8 @@ void sort_by(const std::vector<std::int32_t>& counts, std::int32_t most, std::in
 // Where the values of one input lie: those that it has in common with its group, in whole blocks of steps and in the
 // steps that are left, then the others.
 struct Row {
-    std::int32_t in_blocks, common;     // how many there are in blocks, and in blocks or steps
-    std::int32_t block, rest, alone;    // where each kind begins
+    std::int32_t in_blocks, common;   // how many there are in blocks, and in blocks or steps
+    std::int32_t block, rest, alone;  // where each kind begins
 
     std::int32_t at(std::int32_t j) const {
         if (j < in_blocks) return block + j * kGroup;
@@ -86,15 +88,14 @@ struct Row {
     }
 };
 
-// The rows of all inputs; `held`: how many values each has, in their order.
+// The rows of all inputs in their order, by how many values each holds. Notes where `rest` and `alone` begin.
 std::vector<Row> rows_of(LayerStructure& s) {
-    const std::int32_t inputs = std::int32_t(s.held.size()), grouped = inputs / kGroup * kGroup;
+    const std::int32_t inputs = std::int32_t(s.held.size());
     std::vector<Row> rows(inputs);
     std::int32_t block = 0, rest = 0;
-    for (std::int32_t k = 0; k < grouped; ++k) {
-        const std::int32_t common = s.held[k - k % kGroup], in_blocks = common / kBlock * kBlock;
-        rows[k] = {in_blocks, common, block + k % kGroup, rest + k % kGroup, 0};
-        if (k % kGroup + 1 < kGroup) continue;
+    for (std::int32_t k = 0; k + kGroup <= inputs; k += kGroup) {
+        const std::int32_t common = s.held[k], in_blocks = common / kBlock * kBlock;
+        for (std::int32_t n = 0; n < kGroup; ++n) rows[k + n] = {in_blocks, common, block + n, rest + n, 0};
         block += in_blocks * kGroup;
         rest += (common - in_blocks) * kGroup;
     }

@@ -195,7 +195,7 @@ def _caption(record: PeersRecord) -> str:
         f"the mean; {counted(record.workers, 'core')} for each runner. feddst trains sparse networks where S says so, "
         "the others dense ones. tuned: in the layout, with the optimizer and with the settings of memory with which "
         "PyTorch was found to be fastest, as PyTorch's own processes here; the rest as people write it. ×: by medians; "
-        f"its mean: the median beside the mean of {record.standings[0].name}, in which rounds count that readjust masks. "
+        f"its mean: the median beside the mean of {record.standings[0].name}, in which rounds that readjust count. "
         "accuracy: of the last models on the clients' own images, to show that everybody has trained."
     )
 

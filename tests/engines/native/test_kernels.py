@@ -457,6 +457,13 @@ def test_maxima_of_every_window_with_relu_on_either_side(relu: str, whole: bool)
         check(through(*before, max_pool(*sides), *after, whole=whole))
 
 
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("relu", [[], [RELU]])
+def test_maxima_of_windows_that_slide_by_one_pixel(relu: list[Description], whole: bool) -> None:
+    for height, width, images in ((3, 3, 8), (3, 4, 40), (4, 5, 20), (5, 6, 5), (9, 12, 48)):
+        check(through(max_pool(3, 3), *relu, size=(height, width), images=images, whole=whole))
+
+
 @pytest.mark.parametrize("count_padding", [False, True])
 @pytest.mark.parametrize("relu", [False, True])
 def test_averages_of_every_window(count_padding: bool, relu: bool) -> None:
@@ -627,10 +634,13 @@ def test_training_is_sgd_with_momentum_decay_and_proximal_term_on_active_weights
 @pytest.mark.parametrize("outputs", [1, 5, 33])
 def test_linear_layers_are_trained_however_many_weights_their_inputs_hold(inputs: int, outputs: int) -> None:
     for density, uneven in ((0.5, True), (0.3, False), (1.0, False)):
-        layers = (linear(9), RELU, linear(outputs, bias=False), RELU, linear(3))
-        dense = (False, False, False)
-        case = Case((inputs, 1, 1), layers, 40, (density, density, 0.9), dense, seed=inputs, uneven=uneven)
-        check_training(Plan(case, (32, 8, 17, 3), 0.02, 0.9, 0.01, 0.5 * uneven, (True,) * 6))
+        for shape, layers in (
+            ((inputs, 1, 1), (linear(outputs), RELU, linear(3))),
+            ((2, 1, 1), (linear(inputs, bias=False), linear(outputs), RELU, linear(3))),
+        ):
+            weighted = len(layers) - 1
+            case = Case(shape, layers, 40, (density,) * weighted, (False,) * weighted, seed=inputs, uneven=uneven)
+            check_training(Plan(case, (32, 8, 17, 3), 0.02, 0.9, 0.01, 0.5 * uneven, (True,) * (2 * weighted)))
 
 
 @given(cases())
