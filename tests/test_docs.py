@@ -377,6 +377,12 @@ def rounds_on_a_cpu() -> dict[tuple[str, float], dict[str, Any]]:
     return {(row["runner"], row["case"]["level"]): row for row in rows}
 
 
+def speedup(record: dict[str, Any], level: float) -> float:
+    """How many times as fast as PyTorch a run is with sparsity S, spread by ERK, if one round in ten readjusts."""
+    rows = [row for row in record["rounds"] if row["case"] == {"level": level, "distribution": "erk"}]
+    return float(next(row["speedup"] for row in rows if row["runner"] == "native"))
+
+
 @on(README)
 def computing_less() -> Iterator[str]:
     rows = rounds_on_a_cpu()
@@ -389,7 +395,15 @@ def computing_less() -> Iterator[str]:
     yield f"takes {sparse['readjusting']['median']:.3f} s at S = 0.8; with one in ten of these it is "
     yield f"it is {sparse['speedup']:.1f} times as fast as PyTorch, and {sparser['speedup']:.1f} times at S = 0.95."
     yield f"on a CPU train {pytorch / sparse['ordinary']['median']:.1f} times as fast as the fastest plain PyTorch"
-    yield f"Our aims were 12 times, which this run just misses ({sparse['speedup']:.2f}), and 20 times"
+    assert sparse["speedup"] >= 12
+    assert sparser["speedup"] >= 20
+    yield "Our aims were 12 and 20 times."
+    again = [read(f"cpu-bench-again/{number}") for number in (1, 2)]
+    found = {level: [speedup(record, level) for record in again] for level in (0.8, 0.95)}
+    sparse_again, sparser_again = (f"{one:.1f} and {other:.1f}" for one, other in found.values())
+    yield f"had {sparse_again} times at S = 0.8, {sparser_again}"
+    theirs = [record["rounds"][0]["ordinary"]["median"] for record in again]
+    yield f"PyTorch takes {theirs[0]:.2f} s in some runs and {theirs[1]:.2f} s in others"
     runners = {runner["name"]: runner for runner in read("peers-bench")["runners"]}
     peers = {name: f"{runner['median']:.2f} s" for name, runner in runners.items()}
     plain, tuned = (
@@ -399,8 +413,11 @@ def computing_less() -> Iterator[str]:
     yield f"takes {plain[0]} for the same round if clients are written as people write them, FedLab {plain[1]}"
     yield f"FedLab {plain[1]}, pfl-research {plain[2]}; with all that makes PyTorch fast they"
     longest = np.median([max(turn) for turn in runners["feddst, S = 0.8"]["turns"]])
-    yield f"take {tuned[0]}, {tuned[1]} and {tuned[2]}; ours {peers['feddst, S = 0.8']} at S = 0.8 in the same run"
-    yield f"and {longest:.2f} s in one that readjusts"
+    ours = runners["feddst, S = 0.8"]["median"]
+    yield f"they take {tuned[0]}, {tuned[1]} and {tuned[2]}; ours {ours:.3f} s at S = 0.8 in the same run"
+    yield f"and {longest:.3f} s in one that readjusts"
+    plainly, fast = (runners[f"Flower simulation{suffix}"]["usual_ratio"] for suffix in ("", ", tuned"))
+    yield f"that is {plainly:.1f} times as fast as Flower's simulation, {fast:.1f} times if it is tuned"
 
 
 @on("docs/speed.md")
