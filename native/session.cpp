@@ -151,21 +151,23 @@ void Session::lay_out() {
 namespace {
 
 // Turns scores into probabilities, and gives back the logarithm of what they were divided by.
-float normalise(std::vector<float>& scores) {
-    const float most = *std::max_element(scores.begin(), scores.end());
-    float sum = 0;
-    for (float& score : scores) sum += score = std::exp(score - most);
-    for (float& score : scores) score /= sum;
+template <class Number>
+Number normalise(std::vector<Number>& scores) {
+    const Number most = *std::max_element(scores.begin(), scores.end());
+    Number sum = 0;
+    for (Number& score : scores) sum += score = std::exp(score - most);
+    for (Number& score : scores) score /= sum;
     return most + std::log(sum);
 }
 
 }  // namespace
 
 // The sum of the losses; leaves the gradient of `share` times that behind.
-double Session::losses(Workspace& space, const std::int64_t* labels, const std::int64_t* order, int count, float share,
-                       float temperature) const {
+template <class Number>
+double Session::losses(Workspace& space, const std::int64_t* labels, const std::int64_t* order, int count, Number share,
+                       Number temperature) const {
     const int last = int(network_->layers().size()) - 1, classes = network_->outputs();
-    std::vector<float> first(classes), chance(classes);
+    std::vector<Number> first(classes), chance(classes);
     double sum = 0;
     for (int i = 0; i < space.images * space.slices; ++i) {
         const int slice = i / space.images, n = i % space.images;
@@ -178,13 +180,13 @@ double Session::losses(Workspace& space, const std::int64_t* labels, const std::
         if (softmax_) normalise(first);
         for (int c = 0; c < classes; ++c) chance[c] = first[c] / temperature;
         const std::int64_t label = labels[order[i]];
-        const float right = chance[label];
+        const Number right = chance[label];
         sum += normalise(chance) - right;
-        chance[label] -= 1.0f;
-        float along = 0;
+        chance[label] -= 1;
+        Number along = 0;
         for (int c = 0; c < classes; ++c) along += (chance[c] *= share / temperature) * first[c];
         for (int c = 0; c < classes; ++c)
-            given.data[c * given.plane + n] = softmax_ ? first[c] * (chance[c] - along) : chance[c];
+            given.data[c * given.plane + n] = float(softmax_ ? first[c] * (chance[c] - along) : chance[c]);
     }
     return sum;
 }
@@ -209,7 +211,9 @@ double Session::pass(const Images& images, const std::int64_t* order, std::int64
         purpose.last = done + taken == count;
         take_in(space, images.pixels, order + done, taken);
         forward(space, true);
-        sum += losses(space, images.labels, order + done, taken, 1.0f / float(count), temperature);
+        // What passes through a softmax as well cancels out so far that float would leave little of it.
+        sum += softmax_ ? losses<double>(space, images.labels, order + done, taken, 1.0 / double(count), temperature)
+                        : losses<float>(space, images.labels, order + done, taken, 1.0f / float(count), temperature);
         backward(space, purpose);
         done += taken;
     }

@@ -160,8 +160,9 @@ private:
     void connect_back(Workspace& space, int layer, const Purpose& purpose);
     void pool(Workspace& space, int layer, int slice, bool training);
     void pool_back(Workspace& space, int layer, int slice);
-    double losses(Workspace& space, const std::int64_t* labels, const std::int64_t* order, int count, float share,
-                  float temperature) const;
+    template <class Number>
+    double losses(Workspace& space, const std::int64_t* labels, const std::int64_t* order, int count, Number share,
+                  Number temperature) const;
     double pass(const Images& images, const std::int64_t* order, std::int64_t count, float temperature,
                 Purpose purpose);
     void drop(int weighted, std::int64_t leaving, std::uint8_t* kept);

@@ -37,7 +37,7 @@ SOFTMAX: Description = ("softmax", 0, POINT, False, True)
 
 TOLERANCE = 1e-5
 """Of the largest gradient of a tensor."""
-CANCELLED = 1e-6
+CANCELLED = 5e-7
 """Of the largest number on the way: what may be left of numbers that cancel out. For gradients, of all tensors'."""
 CLOSE = 2e-6
 """Decisions between numbers that are closer than this share of the largest are not asked for."""
