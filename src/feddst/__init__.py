@@ -5,7 +5,7 @@
 >>> result.summary.best, result.model
 """
 
-from feddst import logs
+from feddst import early_interrupt, logs  # noqa: F401  the first one before all that takes long to import
 from feddst.data import Dataset, Federation
 from feddst.errors import FeddstError
 from feddst.experiment import CompareConfig, Comparison, Result, RunConfig, compare, configure, run

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.utils.data import TensorDataset
 
 from feddst.data import DataConfig, Dataset, federate
 from feddst.errors import DataError, OptionError
@@ -156,3 +157,22 @@ def test_no_client_holds_an_image_that_is_held_out() -> None:
     assert len(federation.dataset.train_labels) == 59_000
     again = federate(DataConfig(clients=10, held_out=1000), seed=1, dataset=federation.dataset)
     assert again.dataset is federation.dataset
+
+
+def test_a_data_set_is_shown_in_one_line() -> None:
+    assert repr(dataset()) == "Dataset('arrays': 3 train, 3 test, inputs uint8 [1, 2, 2], 2 classes)"
+
+
+@pytest.mark.parametrize(
+    ("train", "said"),
+    [
+        (TensorDataset(torch.zeros(3, 4), torch.tensor(LABELS)), "a pair .* got TensorDataset; .* stack its items"),
+        ((IMAGES, LABELS, LABELS), "a pair .* got tuple of 3"),
+        (((IMAGES, IMAGES), LABELS), "train inputs must be one array .* got tuple of 2: .* several inputs"),
+        (({"x": IMAGES}, LABELS), "train inputs must be one array .* got dict of 1"),
+        (([IMAGES, IMAGES[0, 0]], LABELS), "list of 2 is no array of numbers"),
+    ],
+)
+def test_what_is_no_pair_of_arrays_is_refused_by_name(train: Any, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        Dataset.from_arrays(train=train, test=(IMAGES, LABELS))

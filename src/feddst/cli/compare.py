@@ -7,9 +7,10 @@ from feddst.cli.interruption import Interruption
 from feddst.cli.logs import asked_logs, say_places
 from feddst.cli.places import command, fresh
 from feddst.cli.progress import Reporter
-from feddst.cli.run import INTERRUPTED, describe_setting
+from feddst.cli.run import describe_setting
 from feddst.cli.screen import say, show_table
 from feddst.cli.settings import gather
+from feddst.early_interrupt import INTERRUPTED
 from feddst.experiment import Comparison, compare
 from feddst.experiment.comparison import compare_config, compare_options
 from feddst.experiment.config import refuse_ineffective

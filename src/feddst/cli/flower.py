@@ -12,9 +12,10 @@ from feddst.cli.interruption import Interruption
 from feddst.cli.logs import LogArguments, asked_logs, log_words, say_places
 from feddst.cli.places import command, fresh
 from feddst.cli.progress import Reporter
-from feddst.cli.run import INTERRUPTED, describe
+from feddst.cli.run import describe
 from feddst.cli.screen import say
 from feddst.cli.settings import RunArguments, gather
+from feddst.early_interrupt import INTERRUPTED
 from feddst.errors import FlowerError, OptionError
 from feddst.experiment import RunConfig
 from feddst.experiment.config import refuse_ineffective

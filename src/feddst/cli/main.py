@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from feddst import __version__
+from feddst import __version__, early_interrupt
 from feddst.cli.arguments import parse
 from feddst.cli.bench import WireBenchArguments, wire_command
 from feddst.cli.bench_cpu import CpuBenchArguments, cpu_command
@@ -32,9 +32,10 @@ from feddst.cli.logs import LogArguments
 from feddst.cli.options import OptionsArguments, options_command
 from feddst.cli.report import ANY_NUMBER, ReportArguments, report_command
 from feddst.cli.reproduce import reproduce_command, reproduce_options, study_command, study_options
-from feddst.cli.run import INTERRUPTED, run_command
+from feddst.cli.run import run_command
 from feddst.cli.screen import WarningLines, complain
 from feddst.cli.settings import Common, RunArguments
+from feddst.early_interrupt import INTERRUPTED
 from feddst.errors import FeddstError, OptionError
 from feddst.experiment import RunConfig
 from feddst.experiment.comparison import compare_options
@@ -169,6 +170,7 @@ COMMANDS: dict[str, Command] = {
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the program with these words, or those of the command line; returns the exit code."""
+    early_interrupt.unwatch()
     try:
         with _warnings_shown():
             return _dispatch(list(sys.argv[1:] if words is None else words))

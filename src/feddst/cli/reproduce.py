@@ -8,8 +8,8 @@ from feddst.cli.arguments import Arguments
 from feddst.cli.interruption import Interruption
 from feddst.cli.places import RUNS, command
 from feddst.cli.progress import FINISHING, make_bar
-from feddst.cli.run import INTERRUPTED
 from feddst.cli.screen import say, show_table
+from feddst.early_interrupt import INTERRUPTED
 from feddst.errors import OptionError
 from feddst.experiment.reproduce.carry_out import reproduce
 from feddst.experiment.reproduce.config import TARGETS, ReproduceConfig

@@ -10,6 +10,7 @@ from feddst.cli.places import command, fresh
 from feddst.cli.progress import Reporter
 from feddst.cli.screen import say
 from feddst.cli.settings import Settings, gather
+from feddst.early_interrupt import INTERRUPTED
 from feddst.engines.select import cores
 from feddst.errors import OptionError
 from feddst.experiment import Result, RunConfig, Summary, run
@@ -18,8 +19,6 @@ from feddst.experiment.storage import RunDirectory
 from feddst.experiment.wording import counted, duration, percent
 from feddst.logs import Log, Several
 from feddst.options import options_of, updated
-
-INTERRUPTED = 130
 
 
 def run_command(given: Arguments) -> int:

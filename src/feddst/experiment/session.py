@@ -35,6 +35,12 @@ class Result:
     path: Path | None
     finished: bool
 
+    def __repr__(self) -> str:
+        state = "finished" if self.finished else "stopped early"
+        figures = f"best {self.summary.best:.1%}, final {self.summary.final:.1%}"
+        where = f", in {self.path}" if self.path else ""
+        return f"Result({self.config.method}: {len(self.rows)} rounds, {state}, {figures}{where})"
+
 
 def run(
     config: RunConfig | None = None,
