@@ -1,6 +1,7 @@
 """Users' own modules, as people write them, from the first round to the last."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 import feddst
 from feddst.data import Dataset
 from feddst.experiment import RunConfig, run
+from feddst.experiment.tensorfile import unpack
 
 Configure = Callable[..., RunConfig]
 
@@ -53,8 +55,25 @@ def test_the_tutorial_network_trains(
     assert result.rows[-1].accuracy_global == pytest.approx(float(right))
 
 
-def test_the_tutorial_network_is_exported(small_config: Configure, coloured: Dataset, tmp_path: Any) -> None:
+def test_the_tutorial_network_is_exported(small_config: Configure, coloured: Dataset, tmp_path: Path) -> None:
     result = run(small_config(rounds=1), model=Tutorial, data=coloured, out=tmp_path / "run")
     written = feddst.export(result, "safetensors", tmp_path / "one.safetensors", model=Tutorial, data=coloured)
     loaded, inputs = feddst.load(written.path, model=Tutorial), coloured.inputs(coloured.test_images)
     assert torch.equal(loaded(inputs), result.model(inputs))
+
+
+@pytest.mark.parametrize("kind", ["native", "reference", "stacked"])
+def test_what_clients_keep_is_stored_in_an_order_of_its_own(
+    kind: str, small_config: Configure, small_data: Dataset, tmp_path: Path
+) -> None:
+    """A set's order is another in each process: eight names are in the order of the alphabet by chance once in 40,320."""
+
+    def deep() -> nn.Sequential:
+        return nn.Sequential(nn.Flatten(), nn.Linear(36, 5), *(nn.Linear(5, 5) for _ in range(3)), nn.Linear(5, 4))
+
+    config = small_config(method="lg-fedavg", rounds=1, engine__kind=kind, lg__shared_layers=1)
+    run(config, model=deep, data=small_data, out=tmp_path / "run")
+    tensors, _ = unpack((tmp_path / "run" / "checkpoint.safetensors").read_bytes())
+    kept = [name for name in tensors if name.startswith("client ")]
+    assert len(kept) == 4 * 8
+    assert kept == sorted(kept)
