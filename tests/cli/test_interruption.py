@@ -94,3 +94,15 @@ def test_the_handler_from_before_comes_back() -> None:
     with Interruption():
         assert signal.getsignal(signal.SIGINT) != before
     assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_a_run_that_was_started_with_the_signal_ignored_heeds_it() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell does for what a script starts with &
+    try:
+        with Interruption() as interruption:
+            interruption.in_rounds = True
+            signal.raise_signal(signal.SIGINT)
+        assert interruption.asked
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,5 +1,6 @@
 """Tar archives are read in memory, whatever they claim to be."""
 
+import gzip
 import io
 import tarfile
 from collections.abc import Callable
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from feddst.data import archives
 from feddst.data.archives import members
 from feddst.errors import DataError
 
@@ -99,3 +101,45 @@ def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(DataError, match="cannot be read as a tar archive"):
         list(members(path, everything, 1000))
+
+
+@pytest.mark.parametrize("wanted", [everything, "nothing of it".__eq__])
+def test_an_archive_that_unpacks_to_far_more_than_its_size_is_refused(
+    make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, wanted: Callable[[str], bool]
+) -> None:
+    path = make({f"a/{i}": bytes(400_000) for i in range(4)}, "xz")  # 1,600,000 bytes of zeros, and four headers
+    packed = path.stat().st_size
+    assert len(list(members(path, everything, 500_000))) == 4, "1 GiB is always allowed"
+    monkeypatch.setattr(archives, "ALWAYS_ALLOWED", 1_000_000)
+    assert 100 * packed < 1_000_000
+    with pytest.raises(DataError, match=rf"x\.tar: {packed} bytes unpack to more than the 1000000 allowed"):
+        list(members(path, wanted, 500_000))
+    monkeypatch.setattr(archives, "EXPANSION", 2_000_000 // packed)
+    assert len(list(members(path, everything, 500_000))) == 4
+
+
+def test_what_follows_the_last_file_counts_too(make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    path = make(compression="gz")
+    path.write_bytes(path.read_bytes() + gzip.compress(bytes(1_000_000)))
+    monkeypatch.setattr(archives, "ALWAYS_ALLOWED", 500_000)
+    with pytest.raises(DataError, match="more than the 500000 allowed"):
+        list(members(path, everything, 1000))
+
+
+def test_files_that_only_claim_their_zeros_count_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.tar"
+    with tarfile.open(path, "w") as tar:
+        for i in range(3):  # sparse files of 400,000 bytes, of which the archive holds none
+            header = tarfile.TarInfo(str(i))
+            header.pax_headers = {
+                "GNU.sparse.major": "0",
+                "GNU.sparse.minor": "1",
+                "GNU.sparse.map": "400000,0",
+                "GNU.sparse.size": "400000",
+            }
+            tar.addfile(header)
+    assert [len(content) for _, content in members(path, everything, 500_000)] == [400_000] * 3
+    monkeypatch.setattr(archives, "ALWAYS_ALLOWED", 1_000_000)
+    monkeypatch.setattr(archives, "EXPANSION", 1)
+    with pytest.raises(DataError, match="more than the 1000000 allowed"):
+        list(members(path, everything, 500_000))

@@ -202,3 +202,15 @@ def test_without_pillow_the_extra_is_named(root: Path, monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(DataError, match=r"pip install feddst\[images\]"):
         load_folder(root)
+
+
+@pytest.mark.parametrize("shape", [as_folder, as_tar])
+def test_images_that_fill_the_memory_are_refused(
+    root: Path, shape: Callable[[Path], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = shape(root)  # five images of 4 × 2 × 3 bytes
+    monkeypatch.setattr(folders, "most_unpacked", lambda packed: 5 * 24)
+    load_folder(path)
+    monkeypatch.setattr(folders, "most_unpacked", lambda packed: 5 * 24 - 1)
+    with pytest.raises(DataError, match="its images take more than the 119 bytes allowed, once unpacked"):
+        load_folder(path)

@@ -79,3 +79,20 @@ def test_damage_is_one_error(content: bytes, message: str) -> None:
 def test_other_codecs_are_refused() -> None:
     with pytest.raises(DataError, match="codec 'rot13' is not allowed"):
         load_pickle(b"c_codecs\nencode\n(Vabc\nVrot13\ntR.", "x")
+
+
+@pytest.mark.parametrize("store", [b"r" + (1 << 28).to_bytes(4, "little"), b"p268435456\n", b"q\xff"])
+def test_a_value_remembered_under_a_large_number_is_refused(store: bytes) -> None:
+    # An empty dictionary, then its number in the memo; the unpickler would make room for that many.
+    with pytest.raises(DataError, match=r"it remembers a value as number \d+ in step 1"):
+        load_pickle(b"}" + store + b".", "x")
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_numbers_from_zero_or_one_are_read(first: int) -> None:
+    assert load_pickle(b"}" + bytes([ord("q"), first]) + b".", "x") == {}  # Python 3 counts from 0, Python 2 from 1
+
+
+def test_a_length_beyond_the_content_is_refused() -> None:
+    with pytest.raises(DataError, match="bytes"):
+        load_pickle(b"\x80\x04\x8e" + (1 << 50).to_bytes(8, "little") + b"abc.", "x")

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,18 @@ def test_the_code_for_a_module_of_ones_own_runs_with_it(
     exec(code_of(without.card), names)
     assert "inputs must be of the shape, and scaled and normalised, as they were there" in without.card.read_text()
     assert "feddst run" not in without.card.read_text()
+
+
+def test_names_are_shown_as_they_are_and_never_as_markup(own_run: Any, tmp_path: Path) -> None:
+    evil = ("<script>alert(1)</script>", "[x](http://x)\n\n# Best model", "a|b*c*`d`", "\x1b[31mred &amp; @me")
+    data = replace(own_run.data, classes=evil, name="_pets_")
+    made = feddst.export(own_run.path, "sparse", tmp_path / "own.fdst", model=own_run.model, data=data)
+    card = made.card.read_text()
+    assert (
+        "4 classes, in the order of the scores: "
+        r"\<script\>alert(1)\</script\>, \[x\](http\://x) \# Best model, a\|b\*c\*\`d\`, \[31mred \&amp; \@me."
+    ) in card
+    assert r"Data: \_pets\_," in card
 
 
 def test_the_numbers_are_the_runs(mnist_run: feddst.Result, tmp_path: Path) -> None:

@@ -130,9 +130,10 @@ def test_a_superlink_that_cannot_start_is_an_error_with_its_log(tmp_path: Path) 
 
 
 INTERRUPTED = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
 from feddst.engines.flower.deployment.local import LocalDeployment
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which may have been ignored where the tests were started
 with LocalDeployment(Path(sys.argv[1]), 1, secure=False):
     print("up", flush=True)
     time.sleep(60)

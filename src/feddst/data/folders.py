@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from feddst.data.archives import members
+from feddst.data.archives import members, most_unpacked
 from feddst.data.dataset import Dataset
 from feddst.data.progress import Meter
 from feddst.errors import DataError
@@ -30,8 +30,8 @@ def load_folder(path: Path) -> Dataset:
 
     `mean` and `std` are those of the training images.
     """
-    files, total = _files(path)
-    return _Images(path).read(files, total).dataset()
+    found = _files(path)
+    return _Images(path, most_unpacked(found.size)).read(found).dataset()
 
 
 @dataclass(frozen=True)
@@ -44,19 +44,30 @@ class _Place:
     file: str
 
 
+@dataclass(frozen=True)
+class _Files:
+    """Name and content of each image file, how many bytes they take on disk, and how many they are, where known."""
+
+    contents: Iterator[tuple[str, bytes]]
+    size: int
+    total: int | None = None
+
+
 @dataclass
 class _Images:
-    """The images read so far, by place."""
+    """The images read so far, by place, and how many bytes they take of those that are allowed."""
 
     path: Path
+    allowed: int
+    taken: int = 0
     pixels: dict[_Place, npt.NDArray[np.uint8]] = field(default_factory=dict)
     first: tuple[str, str] | None = None
 
-    def read(self, files: Iterator[tuple[str, bytes]], total: int | None) -> "_Images":
+    def read(self, found: _Files) -> "_Images":
         image_module = _pillow()
-        with warnings.catch_warnings(), Meter(f"reading {self.path.name}", total) as meter:
+        with warnings.catch_warnings(), Meter(f"reading {self.path.name}", found.total) as meter:
             warnings.simplefilter("error", image_module.DecompressionBombWarning)
-            for name, content in files:
+            for name, content in found.contents:
                 place = _place(self.path, name)
                 assert place is not None
                 self.pixels[place] = self._decode(image_module, name, content)
@@ -111,6 +122,7 @@ class _Images:
                 if image.width * image.height > LARGEST_IMAGE:
                     raise DataError(f"{where}: {image.width}×{image.height} is more than {LARGEST_IMAGE} pixels")
                 self._check_form(name, f"{image.width}×{image.height}", image.mode)
+                self._count(image.width * image.height * len(image.mode))
                 return np.array(image, np.uint8)
         except DataError:
             raise
@@ -130,27 +142,34 @@ class _Images:
                 "all images must have one size and mode"
             )
 
+    def _count(self, pixels: int) -> None:
+        """Files that are small may hold images that fill the memory."""
+        self.taken += pixels
+        if self.taken > self.allowed:
+            raise DataError(f"{self.path}: its images take more than the {self.allowed} bytes allowed, once unpacked")
 
-def _files(path: Path) -> tuple[Iterator[tuple[str, bytes]], int | None]:
-    """Name and content of each image file, and how many there are, where that is known beforehand."""
+
+def _files(path: Path) -> _Files:
     try:
         if path.is_dir():
             return _directory_files(path)
         if path.is_file():
-            return members(path, lambda name: _place(path, name) is not None, LARGEST_FILE), None
+            contents = members(path, lambda name: _place(path, name) is not None, LARGEST_FILE)
+            return _Files(contents, path.stat().st_size)
     except OSError as error:
         raise DataError(f"data.root: {path}: cannot be read ({error.strerror})") from None
     raise DataError(f"data.root: {path} does not exist; it must be an image directory or a tar archive")
 
 
-def _directory_files(path: Path) -> tuple[Iterator[tuple[str, bytes]], int]:
+def _directory_files(path: Path) -> _Files:
     tops = [path] if (path / "train").is_dir() else [top for top in path.iterdir() if (top / "train").is_dir()]
     if not tops:
         raise DataError(f"data.root: {path} has no train/ folder; it needs train/<class>/* and test/<class>/*")
     found = sorted(file for top in tops for split in SPLITS for file in (top / split).rglob("*") if file.is_file())
     names = [file.relative_to(path).as_posix() for file in found]
     wanted = [name for name in names if _place(path, name) is not None]
-    return ((name, _content(path / name)) for name in wanted), len(wanted)
+    size = sum((path / name).stat().st_size for name in wanted)
+    return _Files(((name, _content(path / name)) for name in wanted), size, len(wanted))
 
 
 def _content(path: Path) -> bytes:

@@ -6,6 +6,7 @@ of what it was called with, and every other name is refused.
 
 import io
 import pickle
+import pickletools
 from typing import Any, NoReturn
 
 import numpy as np
@@ -17,12 +18,24 @@ from feddst.errors import DataError
 def load_pickle(content: bytes, name: str) -> dict[str, Any]:
     """The dictionary that a pickle of plain values and uint8 arrays holds; `name` is for messages."""
     try:
+        _refuse_leaps(content)
         loaded = _Restricted(io.BytesIO(content), encoding="bytes").load()
         if not isinstance(loaded, dict):
             raise ValueError("it holds no dictionary")
         return {_text(key): _plain(value) for key, value in loaded.items()}
     except Exception as error:  # damaged bytes can make the unpickler raise nearly anything
         raise DataError(f"{name}: damaged or not a CIFAR file ({error})") from None
+
+
+def _refuse_leaps(content: bytes) -> None:
+    """Raise if a pickle numbers what it remembers beyond the steps it has taken.
+
+    Those who write pickles count; the unpickler makes room up to whatever number it is given. That every length is
+    within the content is seen here too.
+    """
+    for step, (opcode, argument, _) in enumerate(pickletools.genops(content)):
+        if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT") and argument is not None and argument > step:
+            raise pickle.UnpicklingError(f"it remembers a value as number {argument} in step {step}")
 
 
 class _Recorded:

@@ -87,7 +87,8 @@ class Beginning:
 def beginning(module: nn.Module, job: Job) -> Beginning:
     """The job on the images that are trained on, with the client's masks and weights; `module` may be overwritten."""
     sent, work = job.broadcast, job.work
-    weights: Tensors = {**sent.params, **{name: job.state.tensors.get(name, job.initial[name]) for name in work.keep}}
+    own = {name: job.state.tensors.get(name, job.initial[name]) for name in sorted(work.keep)}
+    weights: Tensors = {**sent.params, **own}
     if work.ticket is None:
         return Beginning(job, sent.masks, weights)
     trained, masks, weights = take_ticket(module, job, work.ticket)
@@ -181,7 +182,7 @@ def outcome(client: Client, loss: float) -> Outcome:
         masks=masks if changed else None,
         extra=make_reports(client),
     )
-    kept = {name: client.params[name].detach().cpu().clone() for name in work.keep} | (
+    kept = {name: client.params[name].detach().cpu().clone() for name in sorted(work.keep)} | (
         kept_masks(masks) if work.ticket is not None else {}
     )
     return Outcome(update, replace(job.state, tensors={**job.state.tensors, **kept}), loss)

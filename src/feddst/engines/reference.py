@@ -14,6 +14,7 @@ from feddst.engines.conditions import reproducible
 from feddst.engines.exchange import Parcels, answer
 from feddst.engines.torch_client import train_client
 from feddst.models import load
+from feddst.models.layout import lay_out, layout_for
 
 CHUNK = 500
 """Test images per forward pass: fixed, so that no result depends on how chunks are shared out."""
@@ -23,7 +24,9 @@ class ReferenceEngine:
     """Carries out assignments in `module`, whose tensors it overwrites, on a CPU or a CUDA device."""
 
     def __init__(self, module: nn.Module, dataset: Dataset, device: torch.device) -> None:
-        self._module = _laid_out(module.to(device))
+        example = dataset.inputs(dataset.train_images[:1]).to(device)
+        self._layout = layout_for(module.to(device), example)
+        self._module = lay_out(module, self._layout)
         self._dataset = dataset
         self._device = device
 
@@ -52,7 +55,7 @@ class ReferenceEngine:
         load(self._module, exam.params, exam.buffers)
         self._module.eval()
         with reproducible(), torch.no_grad():
-            outputs = self._module(_fast_layout(self._dataset.inputs(images).to(self._device)))
+            outputs = self._module(self._layout(self._dataset.inputs(images).to(self._device)))
             loss = F.cross_entropy(outputs, labels, reduction="sum")
         return (outputs.argmax(dim=1) == labels).cpu(), float(loss)
 
@@ -60,7 +63,7 @@ class ReferenceEngine:
         """Nothing to let go of."""
 
     def _placed(self, assignment: Assignment) -> Assignment:
-        inputs = _fast_layout(assignment.inputs.to(self._device))
+        inputs = self._layout(assignment.inputs.to(self._device))
         return replace(assignment, inputs=inputs, labels=assignment.labels.to(self._device))
 
 
@@ -68,14 +71,3 @@ def joined(chunks: Sequence[tuple[Tensor, float]]) -> Evaluation:
     """One evaluation from its chunks, summed in their order."""
     correct = torch.cat([chunk for chunk, _ in chunks])
     return Evaluation(correct, sum(loss for _, loss in chunks) / len(correct))
-
-
-def _fast_layout(inputs: Tensor) -> Tensor:
-    """Channels last, the layout in which PyTorch's CPU convolutions and pools are fastest."""
-    return inputs.contiguous(memory_format=torch.channels_last) if inputs.dim() == 4 else inputs
-
-
-def _laid_out(module: nn.Module) -> nn.Module:
-    for parameter in module.parameters():
-        parameter.data = _fast_layout(parameter.data)
-    return module

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,7 +137,7 @@ def _inputs(inputs: Inputs | None) -> str:
             f"then, by channel, minus the mean {_numbers(inputs.mean)}, divided by the std {_numbers(inputs.std)}."
         )
         lines.append("The model, in every format, expects this to be done already.")
-    classes = ", ".join(inputs.classes[:20]) + (", …" if len(inputs.classes) > 20 else "")
+    classes = ", ".join(map(_plain, inputs.classes[:20])) + (", …" if len(inputs.classes) > 20 else "")
     return f"## Inputs\n\n{' '.join(lines)}\n\n{len(inputs.classes)} classes, in the order of the scores: {classes}."
 
 
@@ -146,7 +147,7 @@ def _layers(trained: Trained) -> str:
         kept = count_kept(trained.masks[name]) if name in trained.masks else value.numel()
         share = percent(1 - kept / value.numel()) if name in trained.masks and value.numel() else "dense"
         shape = "×".join(map(str, value.shape)) or "scalar"
-        rows.append(f"| {name} | {shape} | {value.numel():,} | {kept:,} | {share} |")
+        rows.append(f"| {_plain(name)} | {shape} | {value.numel():,} | {kept:,} | {share} |")
     heading = [
         "## Sparsity by layer",
         "",
@@ -176,7 +177,7 @@ def _costs(trained: Trained) -> str:
 
 def _made_with(facts: Facts) -> str:
     trained, origin = facts.trained, facts.origin
-    data = f"Data: {origin.division}." if origin.division else "Data: given in Python, not described here."
+    data = f"Data: {_plain(origin.division)}." if origin.division else "Data: given in Python, not described here."
     if not origin.compared:
         data += " That is what the run's config says; the data were not here to compare."
     ours = origin.network is not None and not origin.own_data
@@ -223,6 +224,12 @@ def _terms(origin: Origin) -> str:
         "## Use and licence\n\nA result of an experiment: it was tested on the images named above and on nothing else. "
         f"No licence has been chosen for it; whoever publishes it does. {data}"
     )
+
+
+def _plain(text: str) -> str:
+    """A name that somebody else has chosen, so that Markdown shows it as it is, in its line: no markup, tag or link."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return re.sub(r"[\\`*_\[\]<>#|&~!$:@]", r"\\\g<0>", line)
 
 
 def _sent(total: int, masks: int) -> str:

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from feddst.errors import ModelError
 from feddst.models.flops import multiply_adds
+from feddst.models.layout import lay_out, layout_for
 from feddst.protocol.model import Layer, LayerTimes, TimeBasis
 from feddst.stopwatch import one_thread, timed
 
@@ -57,9 +58,9 @@ class _Call:
 
 def _measured(module: nn.Module, inputs: Tensor, layers: Sequence[Layer]) -> LayerTimes:
     module = copy.deepcopy(module).train()
-    for parameter in module.parameters():
-        parameter.data = _as_engines_do(parameter.data)
-    inputs = _as_engines_do(inputs)
+    layout = layout_for(module, inputs[:1])  # that of training
+    lay_out(module, layout)
+    inputs = layout(inputs)
     labels = torch.zeros(len(inputs), dtype=torch.int64)
     owned: dict[str, list[Layer]] = {}
     for layer in layers:
@@ -73,11 +74,6 @@ def _measured(module: nn.Module, inputs: Tensor, layers: Sequence[Layer]) -> Lay
     each = {owner: seconds / sum(layer.size for layer in owned[owner]) for owner, seconds in spent.items()}
     per_weight = {layer.name: each[owner] for owner, mine in owned.items() for layer in mine}
     return LayerTimes(per_weight, max(0.0, whole - sum(spent.values())))
-
-
-def _as_engines_do(tensor: Tensor) -> Tensor:
-    """The tensor in the layout that it has in training."""
-    return tensor.contiguous(memory_format=torch.channels_last if tensor.dim() == 4 else torch.contiguous_format)
 
 
 def _calls(module: nn.Module, inputs: Tensor, owners: Sequence[str]) -> dict[str, list[_Call]]:

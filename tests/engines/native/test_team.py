@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -64,6 +65,15 @@ def test_a_delivery_that_fails_is_an_error_of_the_whole() -> None:
     team.close()
 
 
+@pytest.fixture
+def heeded_interrupts() -> Iterator[None]:
+    """Python's own handler of SIGINT, which it leaves out where the signal was ignored by whoever started it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeded_interrupts")
 def test_training_in_the_main_thread_hears_of_an_interrupt() -> None:
     assert threading.current_thread() is threading.main_thread()
     network = _native.Network((64, 1, 1), [("linear", 64, (1, 1, 1, 1, 0, 0), False, True)])

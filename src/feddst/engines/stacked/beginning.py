@@ -75,7 +75,7 @@ def _own(
     """What a client begins with that is not the broadcast's."""
     work = seat.work
     if work.keep:
-        kept = {name: seat.state.tensors.get(name, seat.initial[name]) for name in work.keep}
+        kept = {name: seat.state.tensors.get(name, seat.initial[name]) for name in sorted(work.keep)}
         flat.fill(stage.theta[row], kept)
     if work.ticket is None:
         return seat

@@ -205,7 +205,7 @@ def _state(share: Share, row: int, masks: Masks) -> ClientState:
     seat, stage = share.trained.seats[row], share.trained.stage
     if not seat.work.keep and seat.work.ticket is None:
         return seat.state
-    own = {name: share.flat.view(stage.theta[row : row + 1], name)[0].cpu().clone() for name in seat.work.keep}
+    own = {name: share.flat.view(stage.theta[row : row + 1], name)[0].cpu().clone() for name in sorted(seat.work.keep)}
     ticket = kept_masks(masks) if seat.work.ticket is not None else {}
     return replace(seat.state, tensors={**seat.state.tensors, **own, **ticket})
 

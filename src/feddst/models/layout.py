@@ -1,0 +1,62 @@
+"""In which order the values of images and kernels lie in memory while PyTorch trains.
+
+Channels last is the order in which PyTorch's convolutions and pools are fastest. But a module whose `forward` says
+`x.view(-1, n)` after a convolution, as many do, cannot be run with it, so every module is tried first.
+"""
+
+import copy
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+Layout = Callable[[Tensor], Tensor]
+"""Gives a tensor in the order in which it is to be used."""
+
+
+def channels_last(tensor: Tensor) -> Tensor:
+    """Images and kernels with channels last; other tensors as they are."""
+    return tensor.contiguous(memory_format=torch.channels_last) if tensor.dim() == 4 else tensor
+
+
+def plain(tensor: Tensor) -> Tensor:
+    """Images and kernels in the order that PyTorch takes by itself; other tensors as they are."""
+    return tensor.contiguous() if tensor.dim() == 4 else tensor
+
+
+def layout_for(module: nn.Module, example: Tensor) -> Layout:
+    """Channels last, if the module can be trained and tested with it on inputs like `example` [1, *shape].
+
+    The module is left as it is.
+    """
+    if example.dim() != 4 and not any(value.dim() == 4 for value in module.parameters()):
+        return plain  # there is nothing to lay out
+    # A copied LSTM on a GPU warns that its weights are scattered until it is placed there again.
+    return channels_last if _works(copy.deepcopy(module).to(example.device), example) else plain
+
+
+def lay_out(module: nn.Module, layout: Layout) -> nn.Module:
+    """The module itself, with its parameters laid out."""
+    for parameter in module.parameters():
+        parameter.data = layout(parameter.data)
+    return module
+
+
+def _works(module: nn.Module, example: Tensor) -> bool:
+    """Whether a forward and a backward pass, and a test, go well with channels last; the module may be changed."""
+    lay_out(module, channels_last)
+    inputs = channels_last(example.repeat(2, *[1] * (example.dim() - 1)))  # BatchNorm cannot be trained on one
+    labels = torch.zeros(2, dtype=torch.int64, device=example.device)
+    trained = [value for value in module.parameters() if value.requires_grad]
+    devices = [example.device] if example.device.type == "cuda" else []
+    try:
+        with torch.random.fork_rng(devices=devices), torch.enable_grad():
+            loss = F.cross_entropy(module.train()(inputs), labels)
+            if trained:
+                torch.autograd.grad(loss, trained, allow_unused=True)
+            with torch.no_grad():
+                module.eval()(inputs)
+    except Exception:  # whatever a user's forward may raise; where it is not the layout's fault, training will say so
+        return False
+    return True
