@@ -74,7 +74,9 @@ class Row:
     def mean(self, key: Key) -> Tensor:
         """The mean of one tensor, float64 [n]."""
         if self._mean is None:
-            self._mean = value_of(self.total.parts) / self.weight
+            total = value_of(self.total.parts)
+            # On a GPU PyTorch divides by a plain number as it multiplies by its reciprocal, which is off by a bit.
+            self._mean = total / torch.full((), self.weight, dtype=total.dtype, device=total.device)
         return self._mean[self.places[key]]
 
     def parts(self, key: Key, at: Tensor | None) -> Parts:
