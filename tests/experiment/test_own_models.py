@@ -66,7 +66,7 @@ def test_the_tutorial_network_is_exported(small_config: Configure, coloured: Dat
 def test_what_clients_keep_is_stored_in_an_order_of_its_own(
     kind: str, small_config: Configure, small_data: Dataset, tmp_path: Path
 ) -> None:
-    """A set's order is another in each process: eight names are in the order of the alphabet by chance once in 40,320."""
+    """A set's order is another in each process: eight names are sorted by chance once in 40,320."""
 
     def deep() -> nn.Sequential:
         return nn.Sequential(nn.Flatten(), nn.Linear(36, 5), *(nn.Linear(5, 5) for _ in range(3)), nn.Linear(5, 4))
