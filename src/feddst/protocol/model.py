@@ -31,6 +31,14 @@ TimeBasis = Literal["measured", "flops"]
 
 
 @dataclass(frozen=True)
+class Densities:
+    """Which share of the prunable weights is active, and which of all weights and biases is not masked."""
+
+    prunable: float
+    all: float
+
+
+@dataclass(frozen=True)
 class LayerTimes:
     """What a training step costs: for each active weight of a prunable layer, and whatever is active. In any unit."""
 
