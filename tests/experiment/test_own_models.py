@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 import feddst
 from feddst.data import Dataset
+from feddst.errors import ModelError
 from feddst.experiment import RunConfig, run
 from feddst.experiment.tensorfile import unpack
 
@@ -136,3 +137,26 @@ def test_what_became_sparse_is_exported_so(
     assert torch.equal(loaded(inputs), result.model(inputs))
     zeros = {name: int((value == 0).sum()) for name, value in loaded.named_parameters()}
     assert all(zeros[name] == int((~mask).sum()) for name, mask in result.masks.items())
+
+
+def normed() -> nn.Sequential:
+    return nn.Sequential(nn.Flatten(), nn.Linear(36, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Linear(12, 4))
+
+
+@pytest.mark.parametrize("kind", ["native", "stacked"])
+@pytest.mark.parametrize(("method", "images"), [("feddst", 1), ("feddst", 11), ("lotteryfl", 2)])
+def test_a_client_with_one_image_trains_a_batchnorm(
+    method: str, images: int, kind: str, small_config: Configure, small_data: Dataset
+) -> None:
+    """The other client has twenty. Eleven in minibatches of five: the last of one image joins the one before."""
+    parts, labels = small_data.train_images, small_data.train_labels
+    clients = [(parts[:images], labels[:images]), (parts[20:40], labels[20:40])]
+    federation = feddst.Federation.from_clients(train=clients, test=(small_data.test_images, small_data.test_labels))
+    config = small_config(method=method, rounds=2, engine__kind=kind, cohort__size=2, data__clients=2)
+    result = run(config, model=normed, data=federation)
+    assert [row.clients for row in result.rows] == [2, 2]
+
+
+def test_minibatches_of_one_image_are_refused_before_training(small_config: Configure, small_data: Dataset) -> None:
+    with pytest.raises(ModelError, match=r"local\.batch must be at least 2"):
+        run(small_config(local__batch=1), model=normed, data=small_data)

@@ -27,6 +27,7 @@ from feddst.experiment.rows import row_of
 from feddst.experiment.storage import Checkpoint, RunDirectory, identity_of
 from feddst.experiment.wording import counted
 from feddst.models import check_fit, initial_model, multiply_adds
+from feddst.models.norms import check_batch
 from feddst.models.spatial import input_grids
 from feddst.models.timing import layer_times
 from feddst.protocol import (
@@ -88,6 +89,7 @@ class Run:
         self.method = make_method(config)
         example = federation.example
         check_fit(module, example, federation.num_classes)
+        check_batch(module, example, config.local.batch)
         costs = partial(layer_times, module, example, config.local.batch, model.layers)
         self.state = self.method.init(replace(model, layer_times=costs), config.seed)
         self.clients: dict[int, ClientState] = {}
