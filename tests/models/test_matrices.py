@@ -16,7 +16,7 @@ def found(module: nn.Module) -> dict[str, tuple[tuple[int, ...], int]]:
 
 def test_all_gates_of_recurrent_layers() -> None:
     lstm = nn.LSTM(3, 5, num_layers=2, bidirectional=True, proj_size=2)
-    both = {}
+    both: dict[str, tuple[tuple[int, ...], int]] = {}
     for end in ("", "_reverse"):
         both |= {
             f"weight_ih_l0{end}": ((20, 3), 4),

@@ -43,7 +43,7 @@ def _of_call(layer: Any, own: str, args: tuple[Any, ...], kwargs: Mapping[str, A
     given = args[0] if args else kwargs["input"]
     if isinstance(layer, nn.RNNBase | nn.RNNCellBase):
         values = given.data if isinstance(given, PackedSequence) else given
-        return values.numel() // layer.input_size * layer.get_parameter(own).numel()  # every step uses all of them
+        return int(values.numel()) // layer.input_size * layer.get_parameter(own).numel()  # each step uses them all
     spread = given if isinstance(layer, _TRANSPOSED) else output
     return spread.numel() // layer.weight.shape[0] * math.prod(layer.weight.shape)
 
@@ -55,7 +55,7 @@ def _of_attention(layer: nn.MultiheadAttention, own: str, args: tuple[Any, ...],
         for given in (*args, *(kwargs[name] for name in ("query", "key", "value")[len(args) :]))[:3]
     )
     each = {"q_proj_weight": query, "k_proj_weight": key, "v_proj_weight": value, "in_proj_weight": query + key + value}
-    return each.get(own, query)
+    return int(each.get(own, query))
 
 
 def training_flops(counts: Mapping[str, int], densities: Mapping[str, float]) -> int:
