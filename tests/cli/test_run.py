@@ -23,7 +23,7 @@ def test_a_run_says_what_it_does_and_what_came_of_it(feddst: Call, tmp_path: Pat
         "feddst, seed 0, on mnist (classes), 4 clients, 2 a round, one client at a time; "
         "writing to runs/feddst-mnist-seed0"
     )
-    assert "weights and biases, 20.0 % of the weights active" in network
+    assert "weights and biases, 20.0 % of the prunable ones active, 20." in network
     assert [line.split(":")[0] for line in evaluations] == ["round 2", "round 3"]
     summary = json.loads((tmp_path / "runs/feddst-mnist-seed0/summary.json").read_text())
     assert f"best {100 * summary['best']:.2f} %" in outcome.out

@@ -56,6 +56,18 @@ def test_other_modules_get_the_reference_engine_and_one_warning(
     assert re.search(f"training with PyTorch: .*{reason}", record.getMessage())
 
 
+def test_a_client_of_its_own_does_not_warn_again(
+    dataset: Dataset, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(select, "why_missing", lambda: "")
+    caplog.set_level(logging.INFO)
+    for level in (logging.INFO, logging.WARNING):
+        module = nn.Sequential(nn.Flatten(), nn.Tanh())
+        make_engine(EngineConfig(workers=1), module, dataset, said_at=level).close()
+    assert [record.levelno for record in caplog.records] == [logging.INFO, logging.WARNING]
+    assert "they train an nn.Sequential of Conv2d, Linear, ReLU" in caplog.records[0].getMessage()
+
+
 def test_without_kernels_there_is_the_reference_engine_and_the_reason(
     module: nn.Module, dataset: Dataset, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

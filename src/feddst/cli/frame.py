@@ -70,9 +70,11 @@ def _sent(story: Story) -> tuple[str, ...]:
 
 def _weights(story: Story) -> tuple[str, ...]:
     active, moved = f"{percent(story.density)} active", story.moved
+    of_all = active if story.density_all is None else f"{active} ({percent(story.density_all)} of all)"
     if moved is None:
-        return (active,)
+        return of_all, active
     return (
+        f"{of_all}, {moved.entered:,} in and {moved.left:,} out in round {moved.round:,}",
         f"{active}, {moved.entered:,} in and {moved.left:,} out in round {moved.round:,}",
         f"{percent(story.density)}, {moved.entered:,} in, {moved.left:,} out",
         active,

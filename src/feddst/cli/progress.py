@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from feddst.cli.interruption import Interruption
 from feddst.cli.screen import say
-from feddst.cli.story import Story, density_of
+from feddst.cli.story import Story
 from feddst.experiment.compare import Turn
 from feddst.experiment.metrics import Row
 from feddst.experiment.pace import progress_line
@@ -155,7 +155,9 @@ def terminal() -> "Console | None":
 def describe_network(run: Run) -> str:
     """The size of a run's network, and where the run stands."""
     size = sum(value.numel() for value in run.state.params.values())
-    density = f", {percent(density_of(run))} of the weights active" if run.state.masks else ""
+    each = run.densities
+    kept = f", {percent(each.prunable)} of the prunable ones active, {percent(each.all)} of all"
+    density = kept if run.state.masks else ""
     standing = f"; going on after round {run.rows[-1].round}" if run.rows else ""
     return f"network of {size:,} weights and biases{density}{standing}"
 

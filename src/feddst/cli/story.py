@@ -7,14 +7,6 @@ from feddst.experiment.config import RunConfig
 from feddst.experiment.metrics import Row
 from feddst.experiment.pace import Pace
 from feddst.experiment.run import Run
-from feddst.protocol import count_active
-
-
-def density_of(run: Run) -> float:
-    """The share of the weights under masks that is active now; 1 where there are no masks."""
-    masks = run.state.masks
-    size = sum(mask.numel() for mask in masks.values())
-    return sum(count_active(masks).values()) / size if size else 1.0
 
 
 @dataclass(frozen=True)
@@ -27,7 +19,10 @@ class Score:
 
 @dataclass
 class Story:
-    """One run, row by row; `title` says which of several it is, `notice` what the user should know now."""
+    """One run, row by row; `title` says which of several it is, `notice` what the user should know now.
+
+    `density_all` is None after rows of versions that did not have it.
+    """
 
     config: RunConfig
     density: float
@@ -36,6 +31,7 @@ class Story:
     last: Row | None = None
     scores: list[Score] = field(default_factory=list)
     moved: Row | None = None
+    density_all: float | None = None
     heard: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
@@ -44,7 +40,7 @@ class Story:
     @classmethod
     def of(cls, run: Run, title: str = "") -> "Story":
         """The story up to now: that of a resumed run begins with the rounds it had."""
-        story = cls(run.config, density_of(run), title)
+        story = cls(run.config, run.densities.prunable, title, density_all=run.densities.all)
         for row in run.rows:
             story._tell(row)
         return story
@@ -71,7 +67,7 @@ class Story:
         return max(0.0, self.pace.seconds_left(self.last) - (time.monotonic() - self.heard))
 
     def _tell(self, row: Row) -> None:
-        self.last, self.density = row, row.density
+        self.last, self.density, self.density_all = row, row.density, row.density_all
         if row.accuracy is not None:
             self.scores.append(Score(row.round, row.accuracy))
         if row.entered or row.left:

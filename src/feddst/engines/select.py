@@ -4,6 +4,7 @@ import copy
 import logging
 import os
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,6 +22,9 @@ from feddst.errors import OptionError
 from feddst.options import hint, one_of, option
 
 log = logging.getLogger(__name__)
+
+_SAID_AT = ContextVar("said_at", default=logging.WARNING)
+"""The level at which it is said that another engine stands in."""
 
 MakeEngine = Callable[["EngineConfig", nn.Module, Dataset], AnyEngine]
 """Makes an engine for a network, which it may overwrite, and for the data set it is tested on."""
@@ -75,11 +79,20 @@ class EngineConfig:
         return device
 
 
-def make_engine(config: EngineConfig, module: nn.Module, dataset: Dataset) -> AnyEngine:
-    """The engine that `config` asks for, as far as it can train `module`; it works on a copy of that."""
+def make_engine(
+    config: EngineConfig, module: nn.Module, dataset: Dataset, *, said_at: int = logging.WARNING
+) -> AnyEngine:
+    """The engine that `config` asks for, as far as it can train `module`; it works on a copy of that.
+
+    If it cannot, another does, which is logged at the level `said_at`: once a run is enough, not for each client.
+    """
     if config.kind not in ENGINES:
         raise OptionError(f"engine.kind must be {one_of(ENGINES)}, got {config.kind!r}{hint(config.kind, ENGINES)}")
-    return ENGINES[config.kind](config, copy.deepcopy(module), dataset)
+    before = _SAID_AT.set(said_at)
+    try:
+        return ENGINES[config.kind](config, copy.deepcopy(module), dataset)
+    finally:
+        _SAID_AT.reset(before)
 
 
 @register("native")
@@ -88,7 +101,8 @@ def _native(config: EngineConfig, module: nn.Module, dataset: Dataset) -> AnyEng
         try:
             return _native_engine(module, dataset, config.workers or cores())
         except UnsupportedModelError as reason:
-            log.warning("training with PyTorch: %s. This is slower, and the result is of the same kind", reason)
+            line = "training with PyTorch: %s. This is slower, and the result is of the same kind"
+            log.log(_SAID_AT.get(), line, reason)
     return _reference(config, module, dataset)
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from feddst.engines.base import Job, Outcome
 from feddst.engines.client import Client, beginning, outcome, train
 from feddst.models import load, persistent_buffers
+from feddst.models.norms import lone_images
 from feddst.protocol import Masks, Positions, Tensors, packed, positions_of
 from feddst.protocol.keys import torch_seed
 from feddst.protocol.minibatches import Indices
@@ -98,7 +99,7 @@ def train_client(module: nn.Module, job: Job) -> Outcome:
         received={name: value.detach().clone() for name, value in params.items()},
     )
     cuda = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=cuda):
+    with torch.random.fork_rng(devices=cuda), lone_images(module, f"client {job.client}"):
         torch.manual_seed(torch_seed(job.seed, f"torch {job.broadcast.round} {job.client}"))
         loss = train(client) if job.work.train else 0.0
     return outcome(client, loss)

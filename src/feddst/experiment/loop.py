@@ -1,5 +1,6 @@
 """The round loop: the only one there is. It advances a list of runs in lockstep; one run is a list of one."""
 
+import logging
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -8,8 +9,11 @@ import torch
 from feddst.engines import AnyEngine, Cohort, CohortEngine, Engine, Exam, Failure, Reply
 from feddst.engines.conditions import reproducible
 from feddst.errors import TrainingError
+from feddst.experiment.forewarning import forewarnings
 from feddst.experiment.metrics import Row
 from feddst.experiment.run import Run
+
+log = logging.getLogger(__name__)
 
 
 class Watcher(Protocol):
@@ -44,6 +48,8 @@ class Silent:
 def play(runs: Sequence[Run], engine: AnyEngine, watcher: Watcher) -> bool:
     """Take every run to its end. Returns False if the watcher stopped it; checkpoints are written then too."""
     live = [run for run in runs if not run.stopped_by]
+    for line in dict.fromkeys(line for run in live if not run.rows for line in forewarnings(run.state)):
+        log.warning("%s", line)
     watcher.started(live)
     if not isinstance(engine, CohortEngine):
         return _play(live, engine, watcher)

@@ -45,7 +45,8 @@ class Row:
     their round had ended. Bytes, as they were sent, bits, by formula, and FLOPs are totals since the first round;
     `…_mask_bytes` are those bytes that were masks, `…_header_bytes` those that were headers of payloads; the others are
     values, buffers and padding, and all of the answers that were late or refused. A run that was begun before headers
-    were counted has those of its later rounds.
+    were counted has those of its later rounds. `density` is the share of the prunable weights that is active,
+    `density_all` the share of all weights and biases that is not masked; None in rows of older versions.
     """
 
     round: int
@@ -73,6 +74,7 @@ class Row:
     late: int = 0
     upload_header_bytes: int = 0
     download_header_bytes: int = 0
+    density_all: float | None = None
 
     def unevaluated(self) -> "Row":
         """The row as it would be had the round not been evaluated."""
@@ -89,7 +91,8 @@ class Row:
 class Summary:
     """A run in a few numbers. Accuracies are means over clients, as fractions; NaN before the first evaluation.
 
-    Bytes are as sent; `upload_gib` and `download_gib` follow the formula.
+    Bytes are as sent; `upload_gib` and `download_gib` follow the formula. Densities are those of the last row; None in
+    summaries of older versions.
     """
 
     best: float
@@ -105,6 +108,8 @@ class Summary:
     refused: int
     seconds: float
     stopped_by: str
+    density: float | None = None
+    density_all: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return {name: None if value != value else value for name, value in asdict(self).items()}
@@ -159,6 +164,8 @@ def summarise(rows: Sequence[Row], stopped_by: str) -> Summary:
         refused=sum(row.refused for row in rows),
         seconds=sum(row.seconds for row in rows),
         stopped_by=stopped_by,
+        density=rows[-1].density,
+        density_all=rows[-1].density_all,
     )
 
 

@@ -6,9 +6,10 @@ from feddst.experiment.costs import Ledger
 from feddst.experiment.exams import Scores
 from feddst.experiment.metrics import Row
 from feddst.experiment.rounds import OpenRound
+from feddst.protocol.model import Densities
 
 
-def row_of(ended: OpenRound, scores: Scores, ledger: Ledger, *, density: float, spare: int) -> Row:
+def row_of(ended: OpenRound, scores: Scores, ledger: Ledger, *, densities: Densities, spare: int) -> Row:
     """What is known after a round; `spare` clients were asked beyond those that were needed."""
     return Row(
         round=ended.number,
@@ -18,7 +19,7 @@ def row_of(ended: OpenRound, scores: Scores, ledger: Ledger, *, density: float, 
         accuracy_personal=scores.personal,
         loss=scores.loss,
         train_loss=ended.mean_loss(),
-        density=density,
+        density=densities.prunable,
         entered=sum(entered for entered, _ in ended.moved.values()),
         left=sum(left for _, left in ended.moved.values()),
         clients=ended.total.updates,
@@ -36,4 +37,5 @@ def row_of(ended: OpenRound, scores: Scores, ledger: Ledger, *, density: float, 
         late=ended.late,
         upload_header_bytes=ledger.up.headers,
         download_header_bytes=ledger.down.headers,
+        density_all=densities.all,
     )

@@ -19,6 +19,7 @@ from feddst.experiment.config import RunConfig, make_method, with_pins
 from feddst.experiment.costs import Formula, Ledger
 from feddst.experiment.details import unevaluated
 from feddst.experiment.exams import Examiner
+from feddst.experiment.forewarning import emptied
 from feddst.experiment.metrics import GIB, Row, Summary, summarise
 from feddst.experiment.reception import Reception
 from feddst.experiment.rounds import Arrival, Given, OpenRound
@@ -26,6 +27,7 @@ from feddst.experiment.rows import row_of
 from feddst.experiment.storage import Checkpoint, RunDirectory, identity_of
 from feddst.experiment.wording import counted
 from feddst.models import check_fit, initial_model, multiply_adds
+from feddst.models.norms import check_batch
 from feddst.models.spatial import input_grids
 from feddst.models.timing import layer_times
 from feddst.protocol import (
@@ -38,6 +40,7 @@ from feddst.protocol import (
     count_active,
     generator,
 )
+from feddst.protocol.model import Densities
 from feddst.wire import (
     LARGEST_WEIGHT,
     Asked,
@@ -86,6 +89,7 @@ class Run:
         self.method = make_method(config)
         example = federation.example
         check_fit(module, example, federation.num_classes)
+        check_batch(module, example, config.local.batch)
         costs = partial(layer_times, module, example, config.local.batch, model.layers)
         self.state = self.method.init(replace(model, layer_times=costs), config.seed)
         self.clients: dict[int, ClientState] = {}
@@ -123,6 +127,11 @@ class Run:
     def name(self) -> str:
         """How this run is called on screen."""
         return f"{self.config.method}, seed {self.config.seed}"
+
+    @property
+    def densities(self) -> Densities:
+        """How dense the global model is now."""
+        return self._densities(self._active())
 
     def place(self, device: torch.device) -> None:
         """Bring the state to a device, if it is not there."""
@@ -240,6 +249,8 @@ class Run:
         before, total = self.state, self._open.total
         after = self.method.aggregate(before, total) if enough else before.next()
         self.state = with_average(before, after, self.config.averaged)
+        if not before.round and (line := emptied(self.state)):
+            log.warning("%s", line)
         self._open.note_movement(before.masks, self.state.masks)
         if not self._open.mask_moved:
             self.state = replace(self.state, masks=before.masks)  # what follows from them need not be worked out again
@@ -259,7 +270,7 @@ class Run:
         assert self._open is not None
         ended, self._open = self._open, None
         scores, active = self._examiner.scores(results, self.clients), self._active()
-        row = row_of(ended, scores, self._ledger, density=self._density(active), spare=self.spare)
+        row = row_of(ended, scores, self._ledger, densities=self._densities(active), spare=self.spare)
         self.rows.append(row)
         if self.directory is not None and self._chronicle is not None:
             due = self._evaluation_due(row.round)
@@ -400,6 +411,8 @@ class Run:
         facts, masks = self._facts, self.state.masks
         return facts.active if facts is not None and facts.masks is masks else count_active(masks)
 
-    def _density(self, active: Mapping[str, int]) -> float:
+    def _densities(self, active: Mapping[str, int]) -> Densities:
         size = sum(self._prunable.values())
-        return sum(active.get(name, n) for name, n in self._prunable.items()) / size if size else 1.0
+        kept = sum(active.get(name, n) for name, n in self._prunable.items())
+        whole = sum(value.numel() for value in self.state.params.values())
+        return Densities(kept / size if size else 1.0, 1 - (size - kept) / whole if whole else 1.0)

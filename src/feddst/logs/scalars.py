@@ -5,7 +5,7 @@ from feddst.experiment.metrics import Row
 GROUPS = {
     "accuracy": ("accuracy", "accuracy_worst", "accuracy_global", "accuracy_personal"),
     "loss": ("loss", "train_loss"),
-    "mask": ("density", "entered", "left"),
+    "mask": ("density", "density_all", "entered", "left"),
     "bytes": (
         "upload_bytes",
         "upload_mask_bytes",

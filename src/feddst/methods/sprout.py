@@ -45,6 +45,8 @@ MEMORY = 0.9
 _PREFIX = "movement/"
 _SPARED = "spared/"
 """Until which round a weight is spared."""
+_STACKED = "stacked/"
+"""How many matrices lie in a layer's weight, where it is more than one."""
 _GRADIENT = Report("gradient")
 
 
@@ -126,7 +128,9 @@ class Sprout(RandomMask):
         state = super().init(model, seed)
         budgets = self.budgets(model.layers, 0)
         masks = prune_to_budgets(model.params, budgets)
-        return replace(state, params=masked(model.params, masks), masks=masks, budgets=budgets)
+        stacked = {_STACKED + one.name: torch.tensor(one.stacked) for one in model.layers if one.stacked > 1}
+        extra = {**state.extra, **stacked}
+        return replace(state, params=masked(model.params, masks), masks=masks, budgets=budgets, extra=extra)
 
     @property
     def reads_gradients(self) -> bool:
@@ -366,8 +370,10 @@ def expected_movement(movement: Tensor, mask: Tensor) -> Tensor:
 
 def _layers(state: ServerState) -> tuple[Layer, ...]:
     """The layers that the masks are of."""
-    masks = sorted(state.masks.items())
-    return tuple(Layer(name, tuple(mask.shape), biases_beside(state.params, name)) for name, mask in masks)
+    return tuple(
+        Layer(name, tuple(mask.shape), biases_beside(state.params, name), int(state.extra.get(_STACKED + name, 1)))
+        for name, mask in sorted(state.masks.items())
+    )
 
 
 def _movement(before: ServerState, total: SparseSum) -> Tensors:

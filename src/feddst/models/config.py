@@ -18,6 +18,7 @@ class ModelConfig:
     )
     prunable: tuple[str, ...] = option(
         (),
-        "parameters that may be pruned, by name or pattern (fc*.weight); none: convolution and linear weights",
+        "parameters that may be pruned, by name or pattern (fc*.weight); none: those of convolution, linear, recurrent "
+        "and attention layers",
     )
     dense: tuple[str, ...] = option((), "prunable parameters to keep dense all the same, by name or pattern")

@@ -8,22 +8,13 @@ from torch import Tensor, nn
 
 from feddst.errors import ModelError
 from feddst.models.dry import dry_forward
+from feddst.models.matrices import matrices
 from feddst.protocol.keys import torch_seed
 from feddst.protocol.model import InitialModel, Layer, biases_beside
 from feddst.protocol.tensors import Tensors
 
 ModuleSource = nn.Module | Callable[[], nn.Module]
 """A module with its initial weights, or a function that makes one (weights then follow the run's seed)."""
-
-_PRUNABLE = (
-    nn.Conv1d,
-    nn.Conv2d,
-    nn.Conv3d,
-    nn.ConvTranspose1d,
-    nn.ConvTranspose2d,
-    nn.ConvTranspose3d,
-    nn.Linear,
-)
 
 
 def make_module(source: ModuleSource, seed: int) -> nn.Module:
@@ -64,12 +55,13 @@ def check_fit(module: nn.Module, example: Tensor, classes: int) -> None:
 
 
 def prunable_layers(module: nn.Module, prunable: Sequence[str] = (), dense: Sequence[str] = ()) -> tuple[Layer, ...]:
-    """Convolution and linear weights, or what `prunable` names, without what `dense` names and what is frozen.
+    """The weights that `matrices` finds, or what `prunable` names, without what `dense` names and what is frozen.
 
     A frozen weight has no gradient, by which most methods would tell that it matters.
     """
     params = dict(module.named_parameters())
-    names = _matching(params, prunable, "model.prunable") if prunable else _default_prunable(module, params)
+    known = {matrix.name: matrix for matrix in matrices(module)}
+    names = _matching(params, prunable, "model.prunable") if prunable else set(known)
     never = _never_masked(module, params)
     for name in prunable:
         if name in never:
@@ -79,7 +71,9 @@ def prunable_layers(module: nn.Module, prunable: Sequence[str] = (), dense: Sequ
         raise ModelError(f"model.prunable names {min(names & frozen)}, which is frozen (requires_grad is False)")
     names -= never | frozen | _matching(params, dense, "model.dense")
     return tuple(
-        Layer(name, tuple(value.shape), biases_beside(params, name)) for name, value in params.items() if name in names
+        Layer(name, tuple(value.shape), biases_beside(params, name), known[name].stacked if name in known else 1)
+        for name, value in params.items()
+        if name in names
     )
 
 
@@ -96,15 +90,6 @@ def persistent_buffers(module: nn.Module) -> list[tuple[str, Tensor]]:
     """The buffers that belong to the model's state (BatchNorm's running statistics, say)."""
     kept = module.state_dict(keep_vars=True)
     return [(name, buffer) for name, buffer in module.named_buffers() if name in kept]
-
-
-def _default_prunable(module: nn.Module, params: dict[str, nn.Parameter]) -> set[str]:
-    names = (
-        f"{prefix}.weight" if prefix else "weight"
-        for prefix, child in module.named_modules()
-        if isinstance(child, _PRUNABLE)
-    )
-    return {name for name in names if name in params}
 
 
 def _never_masked(module: nn.Module, params: dict[str, nn.Parameter]) -> set[str]:

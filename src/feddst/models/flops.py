@@ -2,14 +2,16 @@
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 
 from feddst.models.dry import dry_forward
+from feddst.models.matrices import Matrix, matrices
 
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
-_COUNTED = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear, *_TRANSPOSED)
 _TRAINING = 6
 """FLOPs of training per multiply-add: two each for the output, the input's and the weights' gradient."""
 
@@ -18,19 +20,13 @@ def multiply_adds(module: nn.Module, example: Tensor) -> dict[str, int]:
     """Multiply-adds for one input, by weight name; example: [1, *input shape]."""
     counts: dict[str, int] = {}
 
-    def counter(name: str) -> Any:
-        def count(layer: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-            weight = layer.weight
-            spread = inputs[0] if isinstance(layer, _TRANSPOSED) else output
-            positions = spread.numel() // weight.shape[0]
-            counts[name] = counts.get(name, 0) + positions * math.prod(weight.shape)
-
-        return count
+    def count(matrix: Matrix, layer: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        found = _of_call(layer, matrix.own, args, kwargs, output)
+        counts[matrix.name] = counts.get(matrix.name, 0) + found
 
     handles = [
-        layer.register_forward_hook(counter(f"{name}.weight" if name else "weight"))
-        for name, layer in module.named_modules()
-        if isinstance(layer, _COUNTED)
+        module.get_submodule(matrix.owner).register_forward_hook(partial(count, matrix), with_kwargs=True)
+        for matrix in matrices(module)
     ]
     try:
         dry_forward(module, example)
@@ -38,6 +34,28 @@ def multiply_adds(module: nn.Module, example: Tensor) -> dict[str, int]:
         for handle in handles:
             handle.remove()
     return counts
+
+
+def _of_call(layer: Any, own: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> int:
+    """Multiply-adds with one of a layer's weights, called `own`, in one call."""
+    if isinstance(layer, nn.MultiheadAttention):
+        return _of_attention(layer, own, args, kwargs)
+    given = args[0] if args else kwargs["input"]
+    if isinstance(layer, nn.RNNBase | nn.RNNCellBase):
+        values = given.data if isinstance(given, PackedSequence) else given
+        return int(values.numel()) // layer.input_size * layer.get_parameter(own).numel()  # each step uses them all
+    spread = given if isinstance(layer, _TRANSPOSED) else output
+    return spread.numel() // layer.weight.shape[0] * math.prod(layer.weight.shape)
+
+
+def _of_attention(layer: nn.MultiheadAttention, own: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int:
+    """Each place of the query, of the key and of the value is multiplied by its matrix, and each of the output."""
+    query, key, value = (
+        given.numel() * layer.embed_dim
+        for given in (*args, *(kwargs[name] for name in ("query", "key", "value")[len(args) :]))[:3]
+    )
+    each = {"q_proj_weight": query, "k_proj_weight": key, "v_proj_weight": value, "in_proj_weight": query + key + value}
+    return int(each.get(own, query))
 
 
 def training_flops(counts: Mapping[str, int], densities: Mapping[str, float]) -> int:

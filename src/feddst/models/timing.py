@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from feddst.errors import ModelError
 from feddst.models.flops import multiply_adds
 from feddst.models.layout import lay_out, layout_for
+from feddst.models.matrices import matrices
 from feddst.protocol.model import Layer, LayerTimes, TimeBasis
 from feddst.stopwatch import one_thread, timed
 
@@ -52,7 +53,7 @@ class _Call:
     def seconds(self) -> float:
         """How long the layer takes forward and backward."""
         given = [value for value in (*self.args, *self.kwargs.values()) if isinstance(value, Tensor)]
-        wanted = [value for value in (*given, *self.layer.parameters(recurse=False)) if value.requires_grad]
+        wanted = [value for value in (*given, *self.layer.parameters()) if value.requires_grad]
         return _seconds(lambda: self.layer(*self.args, **self.kwargs), wanted)
 
 
@@ -63,8 +64,9 @@ def _measured(module: nn.Module, inputs: Tensor, layers: Sequence[Layer]) -> Lay
     inputs = layout(inputs)
     labels = torch.zeros(len(inputs), dtype=torch.int64)
     owned: dict[str, list[Layer]] = {}
+    owners = {matrix.name: matrix.owner for matrix in matrices(module)}
     for layer in layers:
-        owned.setdefault(layer.name.rpartition(".")[0], []).append(layer)
+        owned.setdefault(owners.get(layer.name, layer.name.rpartition(".")[0]), []).append(layer)
     with one_thread(), torch.random.fork_rng(devices=[]), torch.enable_grad():
         calls = _calls(module, inputs, list(owned))
         _refuse_unseen(layers, {layer.name for owner in calls for layer in owned[owner]}, "timed", "equal")

@@ -12,11 +12,15 @@ from feddst.protocol.tensors import Tensors
 
 @dataclass(frozen=True)
 class Layer:
-    """A weight tensor that may be pruned: its parameter name, its shape, and how many biases sit beside it."""
+    """A weight tensor that may be pruned: its parameter name, its shape, and how many biases sit beside it.
+
+    `stacked` is how many matrices lie in it one upon another, as the gates of an LSTM do.
+    """
 
     name: str
     shape: tuple[int, ...]
     biases: int = 0
+    stacked: int = 1
 
     @property
     def size(self) -> int:
@@ -24,6 +28,14 @@ class Layer:
 
 
 TimeBasis = Literal["measured", "flops"]
+
+
+@dataclass(frozen=True)
+class Densities:
+    """Which share of the prunable weights is active, and which of all weights and biases is not masked."""
+
+    prunable: float
+    all: float
 
 
 @dataclass(frozen=True)
@@ -36,7 +48,8 @@ class LayerTimes:
 
 def biases_beside(params: Mapping[str, Tensor], weight: str) -> int:
     """How many biases sit beside a weight tensor, found by name."""
-    bias = weight.removesuffix("weight") + "bias"
+    owner, dot, own = weight.rpartition(".")
+    bias = f"{owner}{dot}{own.replace('weight', 'bias')}"
     return params[bias].numel() if bias in params and bias != weight else 0
 
 

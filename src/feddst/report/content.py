@@ -118,11 +118,18 @@ def _facts(entry: Entry) -> list[str]:
     ]
     rows = [row for row in ends if isinstance(row, Row)]
     if rows:
-        facts.append(f"density {percent(mean(row.density for row in rows), 0)}")
+        facts.append(_density(rows))
         facts.append(duration(mean(_seconds(run.rows) for run in entry.runs if run.rows)))
     if len(entry.runs) > 1:
         facts.append(counted(len(entry.runs), "seed"))
     return facts
+
+
+def _density(rows: Sequence[Row]) -> str:
+    """How dense the models are in the end: of prunable weights, and of all where that is known."""
+    prunable = f"density {percent(mean(row.density for row in rows), 0)}"
+    everything = [row.density_all for row in rows if row.density_all is not None]
+    return f"{prunable} ({percent(mean(everything), 0)} of all weights)" if everything else prunable
 
 
 def _seconds(rows: Iterable[Any]) -> float:

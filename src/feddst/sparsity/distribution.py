@@ -2,10 +2,10 @@
 
 `uniform` gives every layer the same density. `er` and `erk` (Mocanu et al. 2018; Evci et al. 2020, RigL) give a layer
 density ε·(sum of its dimensions)/(product of them), over channels alone or with the kernel's dimensions, and solve ε
-for the whole. `root` gives a layer weights in proportion to the square root of its size, `even` gives every layer
-equally many, as far as it has them: convolutions, which are small and whose weights are used much, are denser then,
-or dense. `erk-published` is what the FedDST authors' code does under the name ERK: it scales each layer's *sparsity*
-instead, and counts biases.
+for the whole; where matrices are stacked in one tensor, the dimensions are those of one. `root` gives a layer weights
+in proportion to the square root of its size, `even` gives every layer equally many, as far as it has them:
+convolutions, which are small and whose weights are used much, are denser then, or dense. `erk-published` is what the
+FedDST authors' code does under the name ERK: it scales each layer's *sparsity* instead, and counts biases.
 """
 
 import math
@@ -31,7 +31,10 @@ class Sparsity:
     def budgets(self, layers: Sequence[Layer]) -> dict[str, int]:
         """How many weights each layer keeps."""
         if not layers:
-            raise ModelError("the model has nothing to prune: no convolution or linear weight was found")
+            raise ModelError(
+                "the model has nothing to prune: it has no convolution, linear, recurrent or attention layer that is "
+                "trained (model.prunable names other parameters)"
+            )
         counts = _DISTRIBUTIONS[self.distribution](layers, self.level)
         return {layer.name: count for layer, count in zip(layers, counts, strict=True)}
 
@@ -77,11 +80,18 @@ _DISTRIBUTIONS: dict[Distribution, Callable[[Sequence[Layer], float], list[int]]
 
 
 def _kernel_score(layer: Layer) -> float:
-    return sum(layer.shape) / math.prod(layer.shape)
+    shape = _single(layer)
+    return sum(shape) / math.prod(shape)
 
 
 def _channel_score(layer: Layer) -> float:
-    return sum(layer.shape[:2]) / math.prod(layer.shape[:2])
+    shape = _single(layer)[:2]
+    return sum(shape) / math.prod(shape)
+
+
+def _single(layer: Layer) -> tuple[int, ...]:
+    """The shape of one of the matrices that are stacked in a layer; mostly it is one."""
+    return layer.shape[0] // layer.stacked, *layer.shape[1:]
 
 
 def _solve(scores: Sequence[float], layers: Sequence[Layer], sparsity: float) -> list[float]:

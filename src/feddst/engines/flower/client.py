@@ -1,6 +1,7 @@
 """The client's side: a Flower app that carries out our orders on data that stay where they are."""
 
 import copy
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -126,7 +127,7 @@ class Worker:
                 bench.engine.close()
             module = copy.deepcopy(make_module(self._model, seed)).cpu()
             initial: dict[str, Tensor] = {name: value.detach().clone() for name, value in module.named_parameters()}
-            engine = make_engine(self._config, module, images)
+            engine = make_engine(self._config, module, images, said_at=logging.INFO)  # the server says it
             bench = _Bench(seed, images.input_shape, engine, initial, lambda keep: Inbox(layout_of(module, keep)))
             self._bench = bench
         return bench

@@ -115,7 +115,10 @@ def _called(name: str, layer: nn.Module) -> str:
 
 
 def _unknown(name: str, layer: nn.Module) -> str:
-    return f"{_called(name, layer)} is not among the layers that the kernels know"
+    return (
+        f"{_called(name, layer)} is not among the layers that the kernels know: they train an nn.Sequential of Conv2d, "
+        "Linear, ReLU, MaxPool2d, AvgPool2d and Flatten"
+    )
 
 
 def _describe(name: str, layer: nn.Module, inputs: Tensor) -> "Description | None":

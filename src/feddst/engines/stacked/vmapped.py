@@ -16,6 +16,7 @@ from feddst.engines.stacked.plan import Plan
 from feddst.engines.stacked.seats import Images
 from feddst.engines.stacked.stage import Stage
 from feddst.models import persistent_buffers
+from feddst.models.norms import lone_images
 from feddst.protocol import LocalTraining
 from feddst.protocol.minibatches import Indices
 
@@ -117,7 +118,8 @@ def stacked_gradients(
         return F.cross_entropy(scores / temperature, labels)
 
     call: Callable[..., Any] = vmap(grad_and_value(loss), randomness="different")
-    return call(dict(params), dict(buffers), inputs, labels)  # type: ignore[no-any-return]
+    with lone_images(module, "a client"):
+        return call(dict(params), dict(buffers), inputs, labels)  # type: ignore[no-any-return]
 
 
 def used_parameters(module: nn.Module, example: Tensor) -> list[str]:

@@ -1,0 +1,73 @@
+"""Which parameters are weights that may be pruned: the one place where that is decided.
+
+A weight may be pruned where it is one of many by which an input is multiplied before a sum: those of convolutions and
+linear layers, transposed ones too; of recurrent layers, from the input and from the state before, and of LSTM's
+projection; of attention, from queries, keys and values, and to its output. Everything else stays dense: biases and
+other vectors, whatever belongs to a norm, embeddings (a word is looked up, not multiplied), and parameters of modules
+that are not known here. A user may choose otherwise (`model.prunable`, `model.dense`).
+
+PyTorch keeps some matrices one upon another in one tensor: the gates of an LSTM (4) or a GRU (3), and what attention
+multiplies queries, keys and values by (3). They have one mask and one budget, in which a weight of any of them may be
+exchanged for one of another. What a budget should be (`er`, `erk`) follows from the shape of a single one, as if they
+were layers of their own.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from torch import nn
+
+_PLAIN = (
+    nn.Conv1d,
+    nn.Conv2d,
+    nn.Conv3d,
+    nn.ConvTranspose1d,
+    nn.ConvTranspose2d,
+    nn.ConvTranspose3d,
+    nn.Linear,
+)
+_RECURRENT = (nn.RNNBase, nn.RNNCellBase)
+_GATES = {nn.LSTM: 4, nn.LSTMCell: 4, nn.GRU: 3, nn.GRUCell: 3}
+_ATTENTION = {"in_proj_weight": 3, "q_proj_weight": 1, "k_proj_weight": 1, "v_proj_weight": 1, "out_proj.weight": 1}
+"""The weights of `nn.MultiheadAttention`, and how many matrices each of them is."""
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A parameter that may be pruned: the one called `own` in the module `owner`, which uses it.
+
+    It is `stacked` matrices one upon another.
+    """
+
+    owner: str
+    own: str
+    stacked: int = 1
+
+    @property
+    def name(self) -> str:
+        """The parameter's name in the whole model."""
+        return f"{self.owner}.{self.own}" if self.owner else self.own
+
+
+def matrices(module: nn.Module) -> list[Matrix]:
+    """The weights that may be pruned, in the module's order."""
+    found: dict[str, Matrix] = {}
+    for owner, child in module.named_modules():
+        for own, stacked in _of(child):
+            matrix = Matrix(owner, own, stacked)
+            found.setdefault(matrix.name, matrix)  # attention comes before its output layer, which it never calls
+    return list(found.values())
+
+
+def _of(layer: nn.Module) -> Iterator[tuple[str, int]]:
+    """The names of a layer's own matrices, and how many each of them is."""
+    if isinstance(layer, _PLAIN):
+        yield "weight", 1
+    elif isinstance(layer, _RECURRENT):
+        gates = next((count for kind, count in _GATES.items() if isinstance(layer, kind)), 1)
+        for name, value in layer.named_parameters(recurse=False):
+            if name.startswith("weight_") and value.dim() == 2:
+                yield name, 1 if name.startswith("weight_hr") else gates
+    elif isinstance(layer, nn.MultiheadAttention):
+        present = dict(layer.named_parameters())
+        yield from ((name, stacked) for name, stacked in _ATTENTION.items() if name in present)
