@@ -90,12 +90,15 @@ def read_details(path: Path, last_round: int | None = None) -> list[Detail]:
     damaged: DamageError | None = None
     for number, line in enumerate(unseal_lines(path.read_bytes()), 1):
         detail = _detail(line.content)
-        if detail is None or (not line.sound and (last_round is None or detail.round <= last_round)):
+        later = detail is not None and last_round is not None and detail.round > last_round
+        if detail is None or (later and not line.sound):
             damaged = damaged or DamageError(f"{path}, line {number}, is damaged")
-        elif last_round is not None and detail.round > last_round:
+        elif later:
             break
         elif damaged is not None:
             raise damaged
+        elif not line.sound:
+            raise DamageError(f"{path}, line {number}, is damaged")
         elif not _is_sound(detail):
             raise DamageError(f"{path}, line {number}, is damaged: a value is not of its kind")
         else:

@@ -17,8 +17,8 @@ from feddst.experiment.files import writing
 LOCK = ".lock"
 """The file in a directory that whoever writes there holds; it says who that is."""
 _HOLDER = re.compile(r"\d{1,20} on [\w.-]{1,255}")
-_MISSING = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL)
-"""What file systems say that have no locks."""
+_HELD = (errno.EWOULDBLOCK, errno.EACCES)
+"""What is said of a lock that somebody holds; all else is said by file systems that have no locks."""
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ def _acquire(path: Path) -> int:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             holder = _read_holder(descriptor)
-            if error.errno not in _MISSING:
+            if error.errno in _HELD:
                 os.close(descriptor)
                 raise CheckpointError(f"{path} is being written to by {holder}: wait for its end, or stop it") from None
             log.warning("%s is on a file system without locks: see to it that no other process writes there", path)

@@ -206,8 +206,12 @@ class RunDirectory:
         self._rows.append(write_row(row))
 
     def rows(self, last_round: int | None = None) -> list[Row]:
-        """The rows so far."""
-        return read_rows(self.metrics, last_round) if self.metrics.is_file() else []
+        """The rows so far, or those up to a round; raises if some that a finished run had are not there."""
+        rows = read_rows(self.metrics, last_round) if self.metrics.is_file() else []
+        summary = self.finished() if last_round is None else None
+        if summary is not None and (not rows or rows[-1].round != summary.rounds):
+            raise DamageError(f"{self.metrics} is damaged: it does not end with the run's last round, {summary.rounds}")
+        return rows
 
     def details(self, last_round: int | None = None) -> list[Detail]:
         """The details so far; none in the directory of a run that kept none."""
