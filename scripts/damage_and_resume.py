@@ -22,12 +22,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from feddst import configure, run
+from feddst import run
 from feddst.errors import CheckpointError
 from feddst.experiment import Row, RunConfig
 from feddst.experiment.loop import Silent
 from feddst.experiment.run import Run
 from feddst.experiment.storage import RunDirectory
+from feddst.options import updated
 
 OPTIONS = {
     "rounds": 6,
@@ -145,7 +146,7 @@ def main() -> int:
     args = parser.parse_args()
     logging.disable()  # hundreds of warnings that a run goes on from the checkpoint before
     with tempfile.TemporaryDirectory() as folder:
-        cases = damage_and_resume(args.each, Path(folder), configure(**OPTIONS), args.seed)
+        cases = damage_and_resume(args.each, Path(folder), updated(RunConfig(), OPTIONS), args.seed)
     counts = Counter((case.run, case.file, case.outcome) for case in cases)
     for (run_name, file, outcome), count in sorted(counts.items()):
         print(f"{run_name} run, {file}: {count} {outcome}")
