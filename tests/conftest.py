@@ -1,6 +1,7 @@
 """What holds for all tests, and the project's scripts for those that need one."""
 
 import importlib.util
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,10 @@ from types import ModuleType
 
 import pytest
 from hypothesis import settings
+
+from feddst.experiment.seals import unseal, unseal_lines, unseal_text
+from feddst.experiment.storage import RunDirectory
+from feddst.experiment.tensorfile import pack, unpack_sealed
 
 settings.register_profile("feddst", deadline=None)  # how long an example takes depends on the machine
 settings.load_profile("feddst")
@@ -29,3 +34,24 @@ def script_named() -> Callable[[str], ModuleType]:
         return module
 
     return load
+
+
+@pytest.fixture(scope="session")
+def unseal_run() -> Callable[[Path], RunDirectory]:
+    """Makes of a run's directory what it would have been before there were checksums."""
+
+    def strip(path: Path) -> RunDirectory:
+        run = RunDirectory(path)
+        run.config.write_bytes(unseal_text(run.config.read_bytes(), b"").content)
+        run.earlier_checkpoint.unlink(missing_ok=True)
+        for lines in filter(Path.is_file, (run.metrics, run.details_file)):
+            lines.write_bytes(b"".join(line.content + b"\n" for line in unseal_lines(lines.read_bytes())))
+        if run.summary.is_file():
+            run.summary.write_bytes(unseal(run.summary.read_bytes()).content + b"\n")
+        if run.checkpoint.is_file():
+            tensors, text, _ = unpack_sealed(run.checkpoint.read_bytes())
+            about = {name: value for name, value in json.loads(text).items() if name != "told"}
+            run.checkpoint.write_bytes(pack(tensors, {"feddst": json.dumps(about | {"format": 2})}))
+        return run
+
+    return strip

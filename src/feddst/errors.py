@@ -28,6 +28,10 @@ class CheckpointError(FeddstError):
     """A run cannot be written, or continued from what is on disk."""
 
 
+class DamageError(CheckpointError):
+    """A run's file is not as it was written."""
+
+
 class WireError(FeddstError):
     """Bytes that came over the wire are damaged, or not what was asked for."""
 

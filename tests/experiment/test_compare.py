@@ -124,7 +124,11 @@ def test_more_rounds_take_finished_runs_further_and_fewer_leave_them(
 
 
 def test_a_comparison_of_an_earlier_version_goes_on_with_the_engine_it_had(
-    config: CompareConfig, small_data: Dataset, small_config: Small, tmp_path: Path
+    config: CompareConfig,
+    small_data: Dataset,
+    small_config: Small,
+    tmp_path: Path,
+    unseal_run: Callable[[Path], RunDirectory],
 ) -> None:
     torch_only = replace(config, base=small_config(rounds=2, engine__kind="reference"))
     compare(torch_only, out=tmp_path, model=network, data=small_data, watcher=Listener(rounds=3))
@@ -132,6 +136,7 @@ def test_a_comparison_of_an_earlier_version_goes_on_with_the_engine_it_had(
     del curves["config"]["base"]["engine.kind"]
     (tmp_path / "comparison.json").write_text(json.dumps(curves))
     for stored in tmp_path.glob("*/config.toml"):
+        unseal_run(stored.parent)
         stored.write_text(stored.read_text().replace('engine.kind = "reference"\n', ""))
     with pytest.raises(CheckpointError, match=r"engine\.kind was 'reference', now 'native'"):
         compare(config, out=tmp_path, model=network, data=small_data)

@@ -231,11 +231,11 @@ def test_a_run_taken_further_tells_the_same(tmp_path: Path, small_config: Config
 
 
 def test_a_run_from_before_there_were_details_goes_on(
-    tmp_path: Path, small_config: Configure, small_data: Dataset
+    tmp_path: Path, small_config: Configure, small_data: Dataset, unseal_run: Callable[[Path], RunDirectory]
 ) -> None:
     config = small_config(readjust__until=8, local__epochs=1)
     run(config, model=network, data=small_data, out=tmp_path / "run", watcher=StopAfter(3))
-    files = RunDirectory(tmp_path / "run")
+    files = unseal_run(tmp_path / "run")
     files.details_file.unlink()
     result = run(config, model=network, data=small_data, out=tmp_path / "run", watcher=Silent(), resume=True)
     assert result.finished

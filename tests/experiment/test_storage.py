@@ -15,7 +15,7 @@ from feddst.errors import CheckpointError
 from feddst.experiment import Row, RunConfig
 from feddst.experiment.details import Detail
 from feddst.experiment.storage import Checkpoint, RunDirectory, identity_of, write_atomically
-from feddst.experiment.tensorfile import pack, unpack
+from feddst.experiment.tensorfile import pack_sealed, unpack, unpack_sealed
 from feddst.options import updated
 from feddst.protocol import ClientState, InitialModel, ServerState
 
@@ -127,7 +127,11 @@ def test_a_run_goes_on_only_with_its_own_config(
 
 
 def test_a_config_without_an_engine_is_from_before_there_were_two(directory: RunDirectory) -> None:
-    directory.config.write_text(directory.config.read_text().replace('engine.kind = "native"\n', ""))
+    heading, *lines = directory.config.read_text().splitlines()
+    assert heading.startswith("# feddst run, check ")
+    directory.config.write_text(
+        "\n".join(["# feddst run", *(line for line in lines if "engine.kind" not in line)]) + "\n"
+    )
     assert directory.stored_config() == updated(RunConfig(), {"engine.kind": "reference"})
     with pytest.raises(CheckpointError, match=r"engine\.kind was 'reference', now 'native'"):
         directory.refuse_other(RunConfig())
@@ -165,13 +169,13 @@ def test_only_a_checkpoint_waits_for_the_disk_and_first_for_the_rows(
     assert waited == []
     assert directory.rows() == [ROW]
     directory.save(Checkpoint(STATE, {}, LEDGER), "me")
-    assert waited == ["metrics.jsonl", "checkpoint.safetensors.partial"]
+    assert waited == ["metrics.jsonl", "checkpoint.safetensors.partial", "run"]
     waited.clear()
     directory.append(replace(ROW, round=2), Detail(round=2, clients=(1,)))
     assert waited == []
     assert directory.details() == [Detail(round=2, clients=(1,))]
     directory.save(Checkpoint(STATE, {}, LEDGER), "me")
-    assert waited == ["details.jsonl", "metrics.jsonl", "checkpoint.safetensors.partial"]
+    assert waited == ["details.jsonl", "metrics.jsonl", "checkpoint.safetensors.partial", "run"]
 
 
 def test_what_follows_the_last_round_asked_for_may_be_damaged(directory: RunDirectory) -> None:
@@ -190,9 +194,9 @@ def test_what_follows_the_last_round_asked_for_may_be_damaged(directory: RunDire
 @pytest.mark.parametrize("missing", ["round", "ledger", "bitmaps", "holders"])
 def test_a_checkpoint_that_lacks_something_is_refused(directory: RunDirectory, missing: str) -> None:
     directory.save(Checkpoint(STATE, {}, LEDGER), "me")
-    tensors, metadata = unpack(directory.checkpoint.read_bytes())
-    about = {name: value for name, value in json.loads(metadata["feddst"]).items() if name != missing}
-    directory.checkpoint.write_bytes(pack(tensors, {"feddst": json.dumps(about)}))
+    tensors, text, _ = unpack_sealed(directory.checkpoint.read_bytes())
+    about = {name: value for name, value in json.loads(text).items() if name != missing}
+    directory.checkpoint.write_bytes(pack_sealed(tensors, json.dumps(about)))
     with pytest.raises(CheckpointError, match=f"is damaged: '{missing}'"):
         directory.load("me")
 

@@ -16,6 +16,7 @@ from feddst.errors import OptionError
 from feddst.experiment.loop import Silent
 from feddst.experiment.metrics import Row
 from feddst.experiment.run import Run
+from feddst.experiment.storage import RunDirectory
 from feddst.logs import MLflow, Several
 from feddst.logs.mlflow_manners import PATIENCE, mannered
 from feddst.logs.mlflow_store import make_whole
@@ -84,7 +85,13 @@ def shown(series: Series) -> Series:
     return {name: points for name, points in series.items() if name in {n for names in GROUPS.values() for n in names}}
 
 
-def test_a_finished_run_is_all_there(here: str, play: Play, told: Callable[..., Series], tmp_path: Path) -> None:
+def test_a_finished_run_is_all_there(
+    here: str,
+    play: Play,
+    told: Callable[..., Series],
+    tmp_path: Path,
+    unseal_run: Callable[[Path], RunDirectory],
+) -> None:
     result = play(MLflow())
     logged = Logged(here, tmp_path / "run")
     assert logged.status == "FINISHED"
@@ -94,7 +101,8 @@ def test_a_finished_run_is_all_there(here: str, play: Play, told: Callable[..., 
     tags = logged.run.data.tags
     assert (tags["method"], tags["feddst.version"]) == ("feddst", feddst.__version__)
     assert logged.run.info.run_name == "run"
-    files = {name: (tmp_path / "run" / name).read_bytes() for name in ("config.toml", "summary.json")}
+    run = unseal_run(tmp_path / "run")
+    files = {path.name: path.read_bytes() for path in (run.config, run.summary)}
     (tmp_path / "back").mkdir()
     assert logged.artifacts(tmp_path / "back") == files
 

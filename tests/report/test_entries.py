@@ -1,15 +1,19 @@
 """Which runs are found, which of them belong together, and what they are called."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from feddst.errors import CheckpointError, OptionError
+from feddst.experiment.storage import RunDirectory
 from feddst.report.content import collect, content
 from feddst.report.sources import as_paths, find
 
 from .conftest import MakeRun, detail
+
+Unseal = Callable[[Path], RunDirectory]
 
 
 def labels(*paths: Path) -> list[str]:
@@ -102,8 +106,8 @@ def test_an_option_of_another_version_names_the_run(make_run: MakeRun) -> None:
 
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "-0.1", '"high"'])
-def test_an_accuracy_that_is_none_names_run_and_round(make_run: MakeRun, value: str) -> None:
-    run = make_run("run", [0.1, 0.25])
+def test_an_accuracy_that_is_none_names_run_and_round(make_run: MakeRun, unseal_run: Unseal, value: str) -> None:
+    run = unseal_run(make_run("run", [0.1, 0.25])).path
     rows = (run / "metrics.jsonl").read_text()
     (run / "metrics.jsonl").write_text(rows.replace('"accuracy": 0.25', f'"accuracy": {value}'))
     with pytest.raises(CheckpointError, match=r"run is damaged: an accuracy after round 2 is"):
@@ -123,8 +127,10 @@ def test_an_accuracy_that_is_none_names_run_and_round(make_run: MakeRun, value: 
         ('"clients":[0,', '"clients":['),
     ],
 )
-def test_a_value_of_another_kind_in_the_details_is_one_error(make_run: MakeRun, before: str, after: str) -> None:
-    run = make_run("run", [0.1], [detail(1)])
+def test_a_value_of_another_kind_in_the_details_is_one_error(
+    make_run: MakeRun, unseal_run: Unseal, before: str, after: str
+) -> None:
+    run = unseal_run(make_run("run", [0.1], [detail(1)])).path
     stored = (run / "details.jsonl").read_text()
     assert before in stored
     (run / "details.jsonl").write_text(stored.replace(before, after, 1))

@@ -1,12 +1,13 @@
 """What is told of a run's rounds beyond their rows."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from feddst.experiment.details import Detail, LayerLife, PixelMap, accuracy_counts
+from feddst.experiment.details import Detail, LayerLife, PixelMap, accuracy_counts, unevaluated, write_detail
 from feddst.experiment.rounds import OpenRound
 from feddst.models.spatial import Grid
 from feddst.protocol import Masks
@@ -19,14 +20,19 @@ class Chronicle:
     `input_grids` finds it.
     """
 
-    def __init__(self, layers: Mapping[str, int], grids: Mapping[str, Grid | None], first_round: int) -> None:
+    def __init__(
+        self, layers: Mapping[str, int], grids: Mapping[str, Grid | None], first_round: int, eval_every: int
+    ) -> None:
         self._layers = layers
         self._grids = grids
         self._first_round = first_round
+        self._eval_every = eval_every
+        self._digest = hashlib.blake2b(digest_size=8)
         self._shown: PixelMap | None = None
 
     def go_on_after(self, details: Sequence[Detail]) -> None:
         """These have been told."""
+        self._digest = _digest_of(details, self._eval_every)
         self._shown = next((one.inputs for one in reversed(details) if one.inputs is not None), None)
 
     def tell(
@@ -46,7 +52,15 @@ class Chronicle:
             clients=None if accuracies is None else accuracy_counts(accuracies),
             inputs=self._new_picture(masks) if evaluation_due else None,
         )
-        return detail if detail.tells else None
+        if not detail.tells:
+            return None
+        _tell(self._digest, detail, self._eval_every)
+        return detail
+
+    @property
+    def digest(self) -> str:
+        """A digest of all that was told, as `digest_of` makes it."""
+        return self._digest.hexdigest()
 
     def _lives(self, ended: OpenRound, active: Mapping[str, int]) -> tuple[LayerLife, ...]:
         apart = ended.total.apart()
@@ -66,6 +80,27 @@ class Chronicle:
             return None
         self._shown = picture
         return picture
+
+
+def digest_of(details: Sequence[Detail], eval_every: int) -> str:
+    """A digest of what was told, without evaluations that were due only because the run ended there.
+
+    Those are taken back when the run goes on.
+    """
+    return _digest_of(details, eval_every).hexdigest()
+
+
+def _digest_of(details: Sequence[Detail], eval_every: int) -> "hashlib.blake2b":
+    digest = hashlib.blake2b(digest_size=8)
+    for detail in details:
+        _tell(digest, detail, eval_every)
+    return digest
+
+
+def _tell(digest: "hashlib.blake2b", detail: Detail, eval_every: int) -> None:
+    scheduled = detail.round % eval_every == 0
+    for lasting in [detail] if scheduled else unevaluated([detail], detail.round):
+        digest.update(write_detail(lasting).encode())
 
 
 def shares(mask: Tensor, grid: Grid) -> tuple[tuple[float, ...], ...]:

@@ -9,6 +9,7 @@ from feddst.errors import OptionError
 from feddst.experiment.comparison import CompareConfig, Comparison, Curve, Entry
 from feddst.experiment.config import RunConfig
 from feddst.experiment.lines import Lines
+from feddst.experiment.lock import locked
 from feddst.experiment.loop import Watcher
 from feddst.experiment.metrics import Row
 from feddst.experiment.reports import begin, refuse_foreign, write_reports
@@ -78,10 +79,20 @@ def compare(
     config.check()
     path = Path(out)
     refuse_foreign(path, config)
+    with locked(path):
+        return _compare(config, path, model, data, watcher or ComparisonLines())
+
+
+def _compare(
+    config: CompareConfig,
+    path: Path,
+    model: ModuleSource | None,
+    data: Dataset | Federation | None,
+    watcher: CompareWatcher,
+) -> Comparison:
     turns = plan(config, path)
     own = model is not None or data is not None
     comparison = Comparison(config, (), path, False, describe_data(config.base.data, data), reproducible=not own)
-    watcher = watcher or ComparisonLines()
     curves: list[Curve[Row]] = []
     for turn in turns:
         if turn.standing != "finished":

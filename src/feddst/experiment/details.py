@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from feddst.errors import CheckpointError
+from feddst.errors import DamageError
+from feddst.experiment.seals import unseal_lines
 
 BINS = 20
 """Clients' accuracies are counted in so many steps of equal width, from 0 to 1."""
@@ -60,6 +61,9 @@ class Detail:
         return bool(self.layers) or self.clients is not None or self.inputs is not None
 
 
+_FIELDS = len(fields(Detail))
+
+
 def accuracy_counts(accuracies: NDArray[np.float64]) -> tuple[int, ...]:
     """How many clients have an accuracy in each of the steps; the last one includes 1."""
     places = np.minimum((accuracies * BINS).astype(np.int64), BINS - 1)
@@ -83,19 +87,20 @@ def read_details(path: Path, last_round: int | None = None) -> list[Detail]:
     What follows the last line asked for may be damaged: it may not have been on the disk when the machine stopped.
     """
     found: list[Detail] = []
-    damaged: CheckpointError | None = None
-    for number, line in enumerate(path.read_bytes().splitlines(keepends=True), 1):
-        if not line.endswith(b"\n"):
-            break
-        detail = _detail(line)
-        if detail is None:
-            damaged = damaged or CheckpointError(f"{path}, line {number}, is damaged")
-        elif last_round is not None and detail.round > last_round:
+    damaged: DamageError | None = None
+    for number, line in enumerate(unseal_lines(path.read_bytes()), 1):
+        detail = _detail(line.content)
+        later = detail is not None and last_round is not None and detail.round > last_round
+        if detail is None or (later and not line.sound):
+            damaged = damaged or DamageError(f"{path}, line {number}, is damaged")
+        elif later:
             break
         elif damaged is not None:
             raise damaged
+        elif not line.sound:
+            raise DamageError(f"{path}, line {number}, is damaged")
         elif not _is_sound(detail):
-            raise CheckpointError(f"{path}, line {number}, is damaged: a value is not of its kind")
+            raise DamageError(f"{path}, line {number}, is damaged: a value is not of its kind")
         else:
             found.append(detail)
     if damaged is not None and last_round is None:
@@ -108,7 +113,7 @@ def _detail(line: bytes) -> Detail | None:
     try:
         stored = json.loads(line)
         number, clients, inputs = stored["round"], stored["clients"], stored["inputs"]
-        if type(number) is not int:
+        if type(number) is not int or len(stored) != _FIELDS:
             return None
         return Detail(
             round=number,

@@ -10,7 +10,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from feddst.errors import CheckpointError
+from feddst.errors import DamageError
+from feddst.experiment.seals import unseal_lines
 
 MIB, GIB = 8 * 2**20, 8 * 2**30
 """Bits in a MiB and in a GiB."""
@@ -177,16 +178,22 @@ def write_row(row: Row) -> str:
 def read_rows(path: Path, last_round: int | None = None) -> list[Row]:
     """The rows of a `metrics.jsonl`, up to a round; a torn last line (a killed run) is left out."""
     rows: list[Row] = []
-    for number, line in enumerate(path.read_bytes().splitlines(keepends=True), 1):
-        if not line.endswith(b"\n"):
+    for number, line in enumerate(unseal_lines(path.read_bytes()), 1):
+        if rows and rows[-1].round == last_round:
             break
-        try:
-            row = Row(**json.loads(line))
-        except (ValueError, TypeError):
-            raise CheckpointError(f"{path}, line {number}, is damaged") from None
-        if last_round is not None and row.round > last_round:
+        row = _row(line.content)
+        if row is not None and last_round is not None and row.round > last_round:
             break
+        if row is None or not line.sound:
+            raise DamageError(f"{path}, line {number}, is damaged")
         rows.append(row)
-        if row.round == last_round:
-            break
     return rows
+
+
+def _row(line: bytes) -> Row | None:
+    """What a line holds; None if it is damaged."""
+    try:
+        row = Row(**json.loads(line))
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return row if type(row.round) is int else None

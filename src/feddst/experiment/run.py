@@ -5,19 +5,20 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import torch
 from torch import nn
 
 from feddst.data import Federation, Roster
 from feddst.engines import Assignment, Cohort, Evaluation, Exam, Failure, Member, Reply, Tally
-from feddst.errors import CheckpointError, OptionError, TrainingError, WireError
+from feddst.errors import DamageError, OptionError, TrainingError, WireError
 from feddst.experiment.averaging import with_average
-from feddst.experiment.chronicle import Chronicle
+from feddst.experiment.chronicle import Chronicle, digest_of
 from feddst.experiment.cohort import Participant, participants
 from feddst.experiment.config import RunConfig, make_method, with_pins
 from feddst.experiment.costs import Formula, Ledger
-from feddst.experiment.details import unevaluated
+from feddst.experiment.details import Detail, unevaluated
 from feddst.experiment.exams import Examiner
 from feddst.experiment.forewarning import emptied
 from feddst.experiment.metrics import GIB, Row, Summary, summarise
@@ -111,7 +112,8 @@ class Run:
         self._identity, self._chronicle = "", None
         if directory is not None:
             self._identity = identity_of(model, federation)
-            self._chronicle = Chronicle(self._prunable, input_grids(module, example), self._first_round)
+            grids = input_grids(module, example)
+            self._chronicle = Chronicle(self._prunable, grids, self._first_round, config.eval_every)
         self._history = MaskHistory(config.wire.remember)
         self._open: OpenRound | None = None
         self._facts: MaskFacts | None = None
@@ -138,20 +140,50 @@ class Run:
         self.state = self.state.to(device)
 
     def resume(self) -> None:
-        """Go back to the last checkpoint, or to the beginning if there is none."""
+        """Go back to the last checkpoint, or to the one before it where a file is damaged; else to the beginning."""
+        assert self.directory is not None
+        found = self.directory.checkpoints()
+        damage: DamageError | None = None
+        for path in found or [self.directory.checkpoint]:
+            try:
+                saved, rows, details = self._stored(path)
+            except DamageError as error:
+                damage = damage or error
+                continue
+            if found and path != self.directory.checkpoint:
+                log.warning(
+                    "%s; going on from the checkpoint before it", damage or f"{self.directory.checkpoint} is missing"
+                )
+                self.directory.go_back()
+            return self._go_on_from(saved, rows, details)
+        raise DamageError(f"{damage}; {self.directory.way_back()}")
+
+    def _stored(self, path: Path) -> tuple[Checkpoint | None, list[Row], list[Detail]]:
+        """A checkpoint, and what was written up to it; raises unless all of it is there and as it was written."""
+        assert self.directory is not None
+        saved = self.directory.load(self._identity, path)
+        done = self._first_round - 1 if saved is None else saved.state.round - 1
+        rows, details = self.directory.rows(done), self.directory.details(done)
+        if [row.round for row in rows] != list(range(self._first_round, done + 1)):
+            raise DamageError(f"{self.directory.metrics} does not have every round up to the checkpoint's, {done}")
+        if saved is not None and saved.told not in (None, digest_of(details, self.config.eval_every)):
+            raise DamageError(f"{self.directory.details_file} does not have all details up to the checkpoint's, {done}")
+        return saved, rows, details
+
+    def _go_on_from(self, saved: Checkpoint | None, rows: list[Row], details: list[Detail]) -> None:
         assert self.directory is not None
         assert self._chronicle is not None
-        saved = self.directory.load(self._identity)
         if saved is not None:
             self.state = saved.state
             self.clients = dict(saved.clients)
             self._ledger.restore(saved.ledger)
             self._history.restore(saved.bitmaps, saved.holders)
+            if saved.told is None:
+                log.warning(
+                    "%s was begun before there were checksums: damage to it cannot be seen", self.directory.path
+                )
+        self.rows = rows
         done = self.state.round - 1
-        self.rows = self.directory.rows(done)
-        if [row.round for row in self.rows] != list(range(self._first_round, done + 1)):
-            raise CheckpointError(f"{self.directory.metrics} does not have every round up to the checkpoint's, {done}")
-        details = self.directory.details(done)
         self.stopped_by = self._why_stop()
         if self.rows and not self.stopped_by and not self._scheduled(done):
             # The run once ended here, and was evaluated only for that.
@@ -285,9 +317,9 @@ class Run:
 
     def save(self) -> None:
         """Write a checkpoint of the state between rounds."""
-        if self.directory is not None:
-            bitmaps, holders = self._history.as_parts()
-            checkpoint = Checkpoint(self.state, self.clients, self._ledger.as_dict(), bitmaps, holders)
+        if self.directory is not None and self._chronicle is not None:
+            ledger, (bitmaps, holders) = self._ledger.as_dict(), self._history.as_parts()
+            checkpoint = Checkpoint(self.state, self.clients, ledger, bitmaps, holders, self._chronicle.digest)
             self.directory.save(checkpoint, self._identity)
 
     def summary(self) -> Summary:

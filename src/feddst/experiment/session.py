@@ -13,6 +13,7 @@ from feddst.errors import CheckpointError, DataError, OptionError
 from feddst.experiment.averaging import result_of
 from feddst.experiment.config import RunConfig
 from feddst.experiment.lines import Lines
+from feddst.experiment.lock import locked
 from feddst.experiment.loop import Watcher, play
 from feddst.experiment.metrics import Row, Summary
 from feddst.experiment.run import Run
@@ -63,10 +64,11 @@ def run(
         config = updated(config, {"data.clients": data.num_clients})
     config.check()
     directory = run_directory(out, config, resume)
-    federation = clients_of(config.data, config.seed, data)
-    one, module = open_run(config, federation, model, directory, resume)
-    with closing(make_engine(config.engine, module, federation.dataset)) as engine:
-        finished = play([one], engine, watcher or Lines())
+    with locked(None if directory is None else directory.path):
+        federation = clients_of(config.data, config.seed, data)
+        one, module = open_run(config, federation, model, directory, resume)
+        with closing(make_engine(config.engine, module, federation.dataset)) as engine:
+            finished = play([one], engine, watcher or Lines())
     found = result_of(one.state)
     load_weights(module, found.params, found.buffers)
     path = directory.path if directory is not None else None
@@ -107,6 +109,8 @@ def open_run(
     spare: int = 0,
 ) -> tuple[Run, nn.Module]:
     """A run that is ready for its next round, and its network; its directory is made, or gone on with.
+
+    Whoever calls this holds the directory's lock.
 
     `strangers` and `spare` are for clients on machines of their own, as `Run` says.
     """

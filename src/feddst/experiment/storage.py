@@ -1,14 +1,16 @@
-"""A run's directory: its config, one metrics row a round, details, the last checkpoint, and in the end a summary.
+"""A run's directory: its config, one metrics row a round, details, the last two checkpoints, and in the end a summary.
 
-A checkpoint is one safetensors file, replaced atomically: however a run dies, the last whole one is there. A row is
-written at once, but only a checkpoint waits for the disk: what it says is over has its rows and details there.
+A checkpoint is one safetensors file, replaced atomically: however a run dies, a whole one is there. A row is written at
+once, but only a checkpoint waits for the disk: what it says is over has its rows and details there.
+
+Every file holds a checksum. What is not as it was written is refused; a run goes on from the checkpoint before the
+last where that one, or what came after the one before it, is damaged.
 """
 
-import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -19,19 +21,26 @@ import torch
 from torch import Tensor
 
 from feddst.data import Dataset, Federation, Roster
-from feddst.errors import CheckpointError, OptionError
+from feddst.errors import CheckpointError, DamageError, OptionError
 from feddst.experiment import toml
 from feddst.experiment.config import RunConfig, differences, reaches, stored_options
 from feddst.experiment.details import Detail, read_details, write_detail
+from feddst.experiment.files import PARTIAL, reading, sync_directory, write_atomically, writing
+from feddst.experiment.lock import LOCK
 from feddst.experiment.metrics import Row, Summary, read_rows, write_row
-from feddst.experiment.tensorfile import pack, unpack
+from feddst.experiment.seals import Journal, seal, seal_text, unseal, unseal_text
+from feddst.experiment.tensorfile import pack_sealed, unpack_sealed
 from feddst.protocol import ClientState, InitialModel, ServerState
+
+__all__ = ["Checkpoint", "RunDirectory", "Standing", "identity_of", "occupied", "write_atomically"]
 
 Standing = Literal["new", "resumed", "finished"]
 """What playing a run here means: beginning it, going on with it, or nothing."""
 
-_FORMAT = 2
-_PARTIAL = ".partial"
+_FORMAT, _UNSEALED = 3, 2
+"""The format of checkpoints, and the one from before they had checksums."""
+_HEADING = "feddst run"
+"""What stands at the head of a config."""
 _NAMED = 12
 """How many runs a message lists."""
 _GROUPS = ("params", "buffers", "masks", "extra")
@@ -49,7 +58,7 @@ class Checkpoint:
     """All that a run needs to go on, after the round before `state.round`.
 
     `bitmaps` are the masks that the server remembers, by name, the oldest first; `holders` says which of them each
-    client holds.
+    client holds. `told` is the digest of the details so far, None in a checkpoint from before there were checksums.
     """
 
     state: ServerState
@@ -57,6 +66,7 @@ class Checkpoint:
     ledger: Mapping[str, Any]
     bitmaps: Mapping[int, bytes] = field(default_factory=dict)
     holders: Mapping[int, int] = field(default_factory=dict)
+    told: str | None = None
 
 
 class RunDirectory:
@@ -68,7 +78,9 @@ class RunDirectory:
         self.metrics = path / "metrics.jsonl"
         self.details_file = path / "details.jsonl"
         self.checkpoint = path / "checkpoint.safetensors"
+        self.earlier_checkpoint = path / "checkpoint-before.safetensors"
         self.summary = path / "summary.json"
+        self._rows, self._details = Journal(self.metrics), Journal(self.details_file)
 
     def exists(self) -> bool:
         """Whether there is anything here that a new run would overwrite."""
@@ -98,6 +110,13 @@ class RunDirectory:
         """The config that the run here was begun with."""
         if not self.config.is_file():
             raise CheckpointError(f"{self.path} holds no run: {self.config.name} is missing{self._advice()}")
+        with reading(self.config):
+            sound = unseal_text(self.config.read_bytes(), f"# {_HEADING}".encode()).sound
+        if not sound:
+            raise DamageError(
+                f"{self.config} is damaged, or was edited: its first line has the checksum of what was written. Look "
+                "through it; without that line the rest is believed as it is"
+            )
         stored = toml.read(self.config)
         try:
             return stored_options(stored)
@@ -117,8 +136,9 @@ class RunDirectory:
         self._write_config(config)
 
     def save(self, checkpoint: Checkpoint, identity: str) -> None:
-        """Write a checkpoint, replacing the one before it; rows and details so far are on the disk before it is."""
-        self._settle()
+        """Write a checkpoint; rows and details so far are on the disk before it is. That before it is kept."""
+        for journal in (self._details, self._rows):
+            journal.settle()
         state = checkpoint.state
         tensors: dict[str, Tensor] = {}
         for group in _GROUPS:
@@ -140,42 +160,58 @@ class RunDirectory:
             "bitmaps": list(checkpoint.bitmaps),
             "holders": list(checkpoint.holders.items()),
             "shared": shared,
+            "told": checkpoint.told,
         }
-        write_atomically(self.checkpoint, pack(tensors, {"feddst": json.dumps(about)}))
+        write_atomically(self.checkpoint, pack_sealed(tensors, json.dumps(about)), keep=self.earlier_checkpoint)
 
-    def load(self, identity: str) -> Checkpoint | None:
-        """The last checkpoint, or None if the run died before it wrote one."""
-        if not self.checkpoint.is_file():
+    def checkpoints(self) -> list[Path]:
+        """The checkpoints that there are, the last one first."""
+        return [path for path in (self.checkpoint, self.earlier_checkpoint) if path.is_file()]
+
+    def load(self, identity: str, path: Path | None = None) -> Checkpoint | None:
+        """The last checkpoint, or None if the run died before it wrote one; or the one at `path`."""
+        path = path or self.checkpoint
+        if not path.is_file():
             return None
-        about, tensors = _read_checkpoint(self.checkpoint)
+        about, tensors = read_checkpoint(path)
         if about.get("identity") != identity:
             raise CheckpointError(
-                f"{self.checkpoint} was written with another model or other data; what began in Python goes on there"
+                f"{path} was written with another model or other data; what began in Python goes on there"
             )
         try:
             return _restored(about, tensors)
         except (KeyError, ValueError, TypeError) as error:
-            raise CheckpointError(f"{self.checkpoint} is damaged: {error}") from None
+            raise DamageError(f"{path} is damaged: {error}") from None
+
+    def go_back(self) -> None:
+        """Have the checkpoint before the last in its place."""
+        with writing(self.checkpoint):
+            os.replace(self.earlier_checkpoint, self.checkpoint)
+        sync_directory(self.path)
+
+    def way_back(self) -> str:
+        """What to do about damage that no checkpoint helps against."""
+        return (
+            f"the same run can be made again in another directory (feddst run --config {self.config} --out DIRECTORY) "
+            f"or, if it is part of a comparison or a study, by the same command once {self.path} is deleted"
+        )
 
     def _write_config(self, config: RunConfig) -> None:
-        write_atomically(self.config, toml.dump(config, "feddst run").encode())
+        write_atomically(self.config, seal_text(toml.dump(config, _HEADING).encode()))
 
     def append(self, row: Row, detail: Detail | None = None) -> None:
         """Add a round's row, and what there is to tell of it."""
         if detail is not None:
-            _append(self.details_file, write_detail(detail))
-        _append(self.metrics, write_row(row))
-
-    def _settle(self) -> None:
-        """Wait until rows and details are on the disk."""
-        for path in (self.details_file, self.metrics):
-            if path.is_file():
-                with _writing(path), path.open("ab") as file:
-                    os.fsync(file.fileno())
+            self._details.append(write_detail(detail))
+        self._rows.append(write_row(row))
 
     def rows(self, last_round: int | None = None) -> list[Row]:
-        """The rows so far."""
-        return read_rows(self.metrics, last_round) if self.metrics.is_file() else []
+        """The rows so far, or those up to a round; raises if some that a finished run had are not there."""
+        rows = read_rows(self.metrics, last_round) if self.metrics.is_file() else []
+        summary = self.finished() if last_round is None else None
+        if summary is not None and (not rows or rows[-1].round != summary.rounds):
+            raise DamageError(f"{self.metrics} is damaged: it does not end with the run's last round, {summary.rounds}")
+        return rows
 
     def details(self, last_round: int | None = None) -> list[Detail]:
         """The details so far; none in the directory of a run that kept none."""
@@ -184,12 +220,12 @@ class RunDirectory:
     def rewrite(self, rows: Sequence[Row], details: Sequence[Detail]) -> None:
         """Replace all rows and details: those after the last checkpoint will be made again, the same."""
         if self.details_file.is_file():
-            write_atomically(self.details_file, "".join(map(write_detail, details)).encode())
-        write_atomically(self.metrics, "".join(map(write_row, rows)).encode())
+            self._details.replace([write_detail(detail) for detail in details])
+        self._rows.replace([write_row(row) for row in rows])
 
     def finish(self, summary: Summary) -> None:
         """Write the summary: the run is complete."""
-        write_atomically(self.summary, (json.dumps(summary.as_dict(), indent=2) + "\n").encode())
+        write_atomically(self.summary, seal(json.dumps(summary.as_dict(), indent=2).encode()) + b"\n")
 
     def complete(self, wanted: RunConfig) -> Summary | None:
         """The summary of a run that has gone as far as `wanted` asks, else None."""
@@ -211,18 +247,21 @@ class RunDirectory:
         """The summary of a complete run, else None."""
         if not self.summary.is_file():
             return None
+        with reading(self.summary):
+            found = unseal(self.summary.read_bytes())
         try:
-            return Summary.from_dict(json.loads(self.summary.read_text()))
-        except (ValueError, TypeError):
-            reason = "is damaged, or of another version; delete it to resume the run"
-            raise CheckpointError(f"{self.summary} {reason}") from None
+            if found.sound:
+                return Summary.from_dict(json.loads(found.content))
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            pass  # one error for both
+        raise DamageError(f"{self.summary} is damaged, or of another version; delete it to resume the run")
 
 
 def occupied(path: Path) -> bool:
-    """Whether there is something at `path` to lose; what a killed write left behind is nothing."""
+    """Whether there is something at `path` to lose; what a killed process left behind is nothing."""
     if not path.is_dir():
         return path.exists()
-    return any(not entry.name.endswith(_PARTIAL) for entry in path.iterdir())
+    return any(entry.name != LOCK and not entry.name.endswith(PARTIAL) for entry in path.iterdir())
 
 
 def identity_of(model: InitialModel, federation: Federation | Roster) -> str:
@@ -255,46 +294,18 @@ def _with_data(digest: "hashlib.blake2b", dataset: Dataset) -> "hashlib.blake2b"
     return known[before].copy()
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file's content in one step: readers and crashes see the old or the new, never a part."""
-    partial = path.with_name(path.name + _PARTIAL)
-    try:
-        with _writing(path):
-            with partial.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(partial, path)
-    except CheckpointError:
-        with contextlib.suppress(OSError):
-            partial.unlink()
-        raise
-
-
-def _append(path: Path, line: str) -> None:
-    with _writing(path), path.open("ab") as file:
-        file.write(line.encode())
-
-
-@contextlib.contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """What goes wrong in here is one line that names the file."""
-    try:
-        yield
-    except OSError as error:
-        raise CheckpointError(f"cannot write {path}: {error.strerror or error}") from None
-
-
-def _read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """What a checkpoint says of itself, and its tensors."""
     try:
-        tensors, metadata = unpack(path.read_bytes())
-        about = json.loads(metadata["feddst"])
-    except (CheckpointError, KeyError, ValueError, RecursionError, OSError) as error:
-        raise CheckpointError(f"{path} is damaged: {error}") from None
+        tensors, text, sealed = unpack_sealed(path.read_bytes())
+        about = json.loads(text)
+    except (CheckpointError, ValueError, RecursionError, OSError) as error:
+        raise DamageError(f"{path} is damaged: {error}") from None
     found = about.get("format") if isinstance(about, dict) else None
-    if found != _FORMAT:
+    if found not in (_FORMAT, _UNSEALED):
         raise CheckpointError(f"{path} has checkpoint format {found}, this version reads {_FORMAT}")
+    if not sealed and found != _UNSEALED:
+        raise DamageError(f"{path} is damaged: its checksum is missing")
     return about, tensors
 
 
@@ -346,4 +357,5 @@ def _restored(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Checkp
         about["ledger"],
         {name: bitmaps[str(name)].numpy().tobytes() for name in about["bitmaps"]},
         dict(about["holders"]),
+        about.get("told"),
     )

@@ -3,8 +3,11 @@
 The length of the header (8 bytes, little-endian), the header as JSON, then the tensors' bytes one after another without
 gaps. The header gives each tensor's dtype, shape and place, and under `__metadata__` texts by name. The format is small
 enough to be read and written here, so that checkpoints need no package.
+
+A sealed file has the checksum of all its bytes among its metadata, at a place of its own.
 """
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -19,6 +22,10 @@ _LENGTH = 8
 _MOST_DIMENSIONS = 64
 _LARGEST_HEADER = 100_000_000
 _METADATA = "__metadata__"
+_CHECKSUM, _OWN = "checksum", "feddst"
+"""The metadata of a sealed file: its checksum, and what it is for its reader."""
+_DIGITS = 32
+_BEFORE_CHECKSUM = f'{{"{_METADATA}":{{"{_CHECKSUM}":"'.encode()
 _DTYPES = {
     "BOOL": torch.bool,
     "U8": torch.uint8,
@@ -68,6 +75,38 @@ def unpack(content: bytes) -> tuple[dict[str, Tensor], dict[str, str]]:
     if end != len(data):
         raise CheckpointError(f"its tensors take {end} bytes, but there are {len(data)}")
     return {name: place.tensor(data) for name, place in places.items()}, metadata
+
+
+def pack_sealed(tensors: Mapping[str, Tensor], about: str) -> bytes:
+    """The content of a file that holds its own checksum, and beside the tensors what there is to say about them."""
+    content = bytearray(pack(tensors, {_CHECKSUM: "0" * _DIGITS, _OWN: about}))
+    content[_PLACE] = _checksum(content)
+    return bytes(content)
+
+
+def unpack_sealed(content: bytes) -> tuple[dict[str, Tensor], str, bool]:
+    """The tensors of such a file, what it says about them, and whether there was a checksum.
+
+    Files from before there were checksums have none. Raises `CheckpointError` if anything in it is amiss.
+    """
+    sealed = content[_LENGTH : _PLACE.start] == _BEFORE_CHECKSUM
+    if sealed and content[_PLACE] != _checksum(content):
+        raise CheckpointError("its checksum is not that of its content")
+    tensors, metadata = unpack(content)
+    if metadata.keys() != ({_CHECKSUM, _OWN} if sealed else {_OWN}):
+        raise CheckpointError("its metadata are not those of a run")
+    return tensors, metadata[_OWN], sealed
+
+
+_PLACE = slice(_LENGTH + len(_BEFORE_CHECKSUM), _LENGTH + len(_BEFORE_CHECKSUM) + _DIGITS)
+"""Where the checksum lies in a sealed file."""
+
+
+def _checksum(content: bytes | bytearray) -> bytes:
+    """The checksum of a sealed file: that of all bytes before and after the place where it lies."""
+    digest = hashlib.blake2b(memoryview(content)[: _PLACE.start], digest_size=_DIGITS // 2)
+    digest.update(memoryview(content)[_PLACE.stop :])
+    return digest.hexdigest().encode()
 
 
 def _header(content: bytes) -> tuple[dict[str, Any], memoryview]:

@@ -1,18 +1,16 @@
 """What a run has trained: the model of its last checkpoint, and what is known of how it came about."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from torch import Tensor
 
-from feddst.errors import CheckpointError, OptionError
+from feddst.errors import CheckpointError, DamageError, OptionError
 from feddst.experiment import Result, Row, RunConfig
 from feddst.experiment.averaging import result_of
 from feddst.experiment.config import make_method, method_named
-from feddst.experiment.storage import Checkpoint, RunDirectory
-from feddst.experiment.tensorfile import unpack
+from feddst.experiment.storage import Checkpoint, RunDirectory, read_checkpoint
 from feddst.methods import Method
 from feddst.models import persistent_buffers
 from feddst.protocol import Masks, Tensors, count_kept
@@ -104,10 +102,9 @@ def _identity(checkpoint: Path) -> str:
     if not checkpoint.is_file():
         raise CheckpointError(f"{checkpoint.parent} has no model yet: {checkpoint.name} is missing")
     try:
-        _, metadata = unpack(checkpoint.read_bytes())
-        return str(json.loads(metadata["feddst"])["identity"])
-    except (CheckpointError, KeyError, ValueError, TypeError, RecursionError, OSError) as error:
-        raise CheckpointError(f"{checkpoint} is damaged: {error}") from None
+        return str(read_checkpoint(checkpoint)[0]["identity"])
+    except KeyError as error:
+        raise DamageError(f"{checkpoint} is damaged: {error}") from None
 
 
 def _own(config: RunConfig, saved: Checkpoint, client: int) -> tuple[Tensors, Masks]:

@@ -94,7 +94,7 @@ def _from_directory(path: Path, title: str = "") -> FoundRun:
     rows = directory.rows()
     _refuse_unsound(path, rows)
     # A round's details are written before its row: those of a killed run may be one round ahead.
-    details = directory.details(rows[-1].round) if rows else []
+    details = [detail for detail in directory.details() if rows and detail.round <= rows[-1].round]
     _refuse_miscounted(directory.details_file, details)
     return FoundRun(
         title=title,

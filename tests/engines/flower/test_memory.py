@@ -9,7 +9,7 @@ from flwr.app import Context, RecordDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feddst.engines.flower.memory import ContextStore, FileStore, Memory, Store, partition_of, store_of
+from feddst.engines.flower.memory import VERSIONS, ContextStore, FileStore, Memory, Store, partition_of, store_of
 from feddst.errors import CheckpointError, FlowerError
 from feddst.experiment.tensorfile import pack
 from feddst.protocol import ClientState
@@ -124,15 +124,21 @@ def test_a_round_without_a_state_leaves_the_one_before() -> None:
     assert value_in(memory.before(3)) == 1
 
 
-@given(st.lists(st.integers(1, 9), max_size=12))
-def test_a_client_always_has_what_it_kept_last_before_a_round(rounds: list[int]) -> None:
-    """However often a server goes back by one round, which is as far as it can go."""
+@given(st.lists(st.tuples(st.integers(0, 7), st.booleans()), max_size=12))
+def test_a_client_always_has_what_it_kept_last_before_a_round(moves: list[tuple[int, bool]]) -> None:
+    """However often a server is killed in a round, or goes back to the checkpoint before the last."""
     memory, kept = Memory(), dict[int, float]()
-    now = 0
-    for step, back in enumerate(rounds):
-        now = max(1, now if back == 9 else now + back)
+    checkpoints = [1]  # by the round that comes next
+    for step, (ahead, killed) in enumerate(moves):
+        for _ in range(ahead - 1):  # rounds without this client
+            checkpoints = [checkpoints[-1], checkpoints[-1] + 1]
+        now = checkpoints[-1] if ahead else checkpoints[0]
         before = [kept[r] for r in sorted(kept) if r < now]
         assert value_in(memory.before(now)) == (before[-1] if before else None)
         kept = {r: value for r, value in kept.items() if r < now} | {now: float(step)}
         memory = memory.after(now, b"", state(step))
-        assert len(memory.states) <= 2
+        assert len(memory.states) <= VERSIONS
+        if not killed:
+            checkpoints = [now, now + 1]
+        elif not ahead:
+            checkpoints = [now]

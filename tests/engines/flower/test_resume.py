@@ -1,5 +1,6 @@
 """A server that is stopped or killed goes on where it was, with nodes that have been restarted as well."""
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from feddst.engines.flower.letters import WORK, read_work
 from feddst.engines.flower.memory import FileStore
 from feddst.errors import CheckpointError, OptionError
 from feddst.experiment import RunConfig
+from feddst.experiment.lock import LOCK
 from feddst.experiment.loop import Silent
 from feddst.experiment.storage import RunDirectory
 from feddst.wire.header import read_header
@@ -187,3 +189,19 @@ def test_a_client_that_diverges_does_not_end_the_run(configure: Configure, play:
     on_grid = play(configure(method="fedavgm", local__lr=1e30, rounds=2))
     assert [(row.clients, row.refused) for row in on_grid.rows] == [(0, 6)] * 2
     assert all(bool(torch.isfinite(value).all()) for value in on_grid.weights[-1].values())
+
+
+def test_two_servers_do_not_write_to_one_directory(configure: Configure, play: Play, tmp_path: Path) -> None:
+    config, refused = configure(rounds=2), list[str]()
+
+    def intrude(message: Message, work: Work) -> Message:
+        if message.metadata.message_type == WORK and not refused:
+            with pytest.raises(CheckpointError) as caught:
+                play(config, out=tmp_path / "run", resume=True)
+            refused.append(str(caught.value))
+        return work(message)
+
+    play(config, out=tmp_path / "run", courier=intrude)
+    assert refused[0].startswith(f"{tmp_path / 'run'} is being written to by process {os.getpid()} on ")
+    assert len(RunDirectory(tmp_path / "run").rows()) == 2
+    assert LOCK not in os.listdir(tmp_path / "run")

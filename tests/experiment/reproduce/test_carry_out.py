@@ -12,6 +12,7 @@ import pytest
 from feddst.data import Dataset
 from feddst.errors import CheckpointError, TrainingError
 from feddst.experiment import run
+from feddst.experiment.lock import LOCK
 from feddst.experiment.loop import Silent
 from feddst.experiment.reproduce import Record, ReproduceConfig, load_record, reproduce
 from feddst.experiment.reproduce.plan import plan
@@ -283,7 +284,8 @@ def test_what_goes_wrong_in_a_process_of_its_own_is_told(small_mnist: Dataset, t
 
 def test_damage_that_concerns_a_process_stops_all_rows(small_mnist: Dataset, tmp_path: Path) -> None:
     play(made(rounds=1), tmp_path, small_mnist)
-    RunDirectory(tmp_path / "fedavgm-seed0").checkpoint.write_bytes(b"torn")
+    for checkpoint in RunDirectory(tmp_path / "fedavgm-seed0").checkpoints():
+        checkpoint.write_bytes(b"torn")
     with pytest.raises(CheckpointError, match="is damaged"):
         play(made(at_once=2, rounds=3000), tmp_path, small_mnist)
     assert len(RunDirectory(tmp_path / "feddst-seed0").rows()) < 3000
@@ -294,3 +296,30 @@ def test_nothing_is_said_of_the_time_left_before_something_is_done(small_mnist: 
     reproduce(made(rounds=400), out=tmp_path, data=small_mnist, changes=SMALL, overseer=listener)
     assert [view.left for view in listener.seen] == [None] * len(listener.seen)
     assert listener.seen[0].line().endswith("accuracy –")
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_others_are_kept_off_its_directory_and_its_runs(small_mnist: Dataset, tmp_path: Path, at_once: int) -> None:
+    config = made(at_once=at_once, rounds=3000, rows=("feddst",))
+    row = next(row for row in config.all_rows() if row.name == "feddst")
+    one, place = config.run_config(row, 0, SMALL), tmp_path / "feddst-seed0"
+    refused: list[str] = []
+
+    class Intruder(Listener):
+        def show(self, overview: Overview) -> None:
+            if refused or not RunDirectory(place).metrics.is_file():
+                return
+            self.rounds = 0
+            with pytest.raises(CheckpointError) as caught:
+                play(config, tmp_path, small_mnist)
+            refused.append(str(caught.value))
+            with pytest.raises(CheckpointError) as caught:
+                run(one, data=small_mnist, out=place, resume=True, watcher=Silent())
+            refused.append(str(caught.value))
+
+    reproduce(config, out=tmp_path, data=small_mnist, changes=SMALL, overseer=Intruder())
+    assert [line.partition(" by process ")[0] for line in refused] == [
+        f"{tmp_path} is being written to",
+        f"{place} is being written to",
+    ]
+    assert not list(tmp_path.rglob(LOCK))

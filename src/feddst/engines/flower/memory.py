@@ -16,12 +16,13 @@ from flwr.app import ConfigRecord, Context
 from feddst.errors import CheckpointError, FlowerError
 from feddst.experiment.config import RunConfig, method_named, with_pins
 from feddst.experiment.storage import write_atomically
-from feddst.experiment.tensorfile import pack, unpack
+from feddst.experiment.tensorfile import pack_sealed, unpack_sealed
 from feddst.protocol import ClientState
 
 _FEEDBACK = "feedback"
-VERSIONS = 2
-"""States that are kept, each with the round it was made in: a server that was killed may play its last round again."""
+VERSIONS = 3
+"""States that are kept, each with the round it was made in: a server that was killed may play its last round again, and
+one that found its last checkpoint damaged goes back one more."""
 
 
 @dataclass(frozen=True)
@@ -114,13 +115,13 @@ def _packed(memory: Memory) -> bytes:
     for round, state in memory.states.items():
         tensors |= {f"{round}/{name}": value for name, value in state.tensors.items()}
         tensors |= {f"{round} {_FEEDBACK}/{name}": value for name, value in state.feedback.items()}
-    return pack(tensors, {"feddst": json.dumps({"rounds": list(memory.states)})})
+    return pack_sealed(tensors, json.dumps({"rounds": list(memory.states)}))
 
 
 def _unpacked(content: bytes) -> Memory:
-    tensors, metadata = unpack(content)
+    tensors, about, _ = unpack_sealed(content)
     try:
-        rounds = json.loads(metadata["feddst"])["rounds"]
+        rounds = json.loads(about)["rounds"]
         states: dict[int, tuple[dict[str, torch.Tensor], ...]] = {int(round): ({}, {}) for round in rounds}
         held = tensors.pop("held", torch.zeros(0, dtype=torch.uint8)).numpy().tobytes()
         for key, value in tensors.items():

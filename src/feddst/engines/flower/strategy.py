@@ -4,7 +4,7 @@ import copy
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from feddst.errors import OptionError
 from feddst.experiment.averaging import result_of
 from feddst.experiment.config import CHANGEABLE, RunConfig, options_to_store
 from feddst.experiment.lines import Lines
+from feddst.experiment.lock import Lock
 from feddst.experiment.loop import Watcher, play
 from feddst.experiment.metrics import Row
 from feddst.experiment.run import Run
@@ -46,11 +47,14 @@ class _Opened:
     run: Run
     engine: FlowerEngine
     local: AnyEngine | None
+    lock: Lock | None
 
     def close(self) -> None:
-        """Let go of what tests models here."""
+        """Let go of what tests models here, and of the run's directory."""
         if self.local is not None:
             self.local.close()
+        if self.lock is not None:
+            self.lock.release()
 
 
 class Strategy(FlowerStrategy):
@@ -179,10 +183,13 @@ class Strategy(FlowerStrategy):
         if arrays:
             module.load_state_dict(arrays.to_torch_state_dict())
         directory = run_directory(self._out, config, self._resume)
-        run, _ = open_run(config, federation, module, directory, self._resume, strangers=True, spare=flower.spare)
-        _check_kept(run, other_beginning=bool(arrays))
-        if self._resume:
-            run.forget_holders()
+        with ExitStack() as held:
+            lock = None if directory is None else held.enter_context(Lock(directory.path))
+            run, _ = open_run(config, federation, module, directory, self._resume, strangers=True, spare=flower.spare)
+            _check_kept(run, other_beginning=bool(arrays))
+            if self._resume:
+                run.forget_holders()
+            held.pop_all()
         local = make_engine(config.engine, module, federation.dataset) if isinstance(federation, Federation) else None
         engine = FlowerEngine(
             grid,
@@ -194,7 +201,7 @@ class Strategy(FlowerStrategy):
             late=run.receive_late,
             spare=run.spare,
         )
-        return _Opened(run, engine, local)
+        return _Opened(run, engine, local, lock)
 
     def _federation(self, config: RunConfig, images: dict[int, int]) -> Federation | Roster:
         if self._example is None:

@@ -14,6 +14,7 @@ import torch
 from feddst import __version__
 from feddst.data import Dataset, load
 from feddst.errors import CheckpointError, DataError, TrainingError
+from feddst.experiment.lock import locked
 from feddst.experiment.machine import commit, device
 from feddst.experiment.reproduce.figures import draw_figures
 from feddst.experiment.reproduce.plan import PlannedRow, plan
@@ -56,10 +57,17 @@ def reproduce(
     options: the record is then another.
     """
     config.check()
-    began = time.monotonic()
     path, changes = Path(out), changes or {}
-    described = _described(config, data, changes)
-    before = earlier(path, config.subject, config.reading, described, [row.name for row in config.all_rows()])
+    _earlier(config, path, data, changes)  # nothing is put into a directory that holds something else
+    with locked(path):
+        return _reproduce(config, path, data, changes, overseer)
+
+
+def _reproduce(
+    config: Request, path: Path, data: Dataset | None, changes: Mapping[str, Any], overseer: Overseer | None
+) -> Record:
+    began = time.monotonic()
+    described, before = _described(config, data, changes), _earlier(config, path, data, changes)
     rows = plan(config, path, changes)
     own = command(config) if data is None and not changes else ""
     record = _empty(config, described, before, own)
@@ -101,6 +109,11 @@ def command(config: Request) -> str:
     changed = {name: value for name, value in flatten(config).items() if value != usual[name]}
     words = {name: value for name, value in changed.items() if name not in _EACH_CALL}
     return shlex.join(["feddst", config.command, config.target, *as_words(words)])
+
+
+def _earlier(config: Request, path: Path, data: Dataset | None, changes: Mapping[str, Any]) -> Record | None:
+    described, names = _described(config, data, changes), [row.name for row in config.all_rows()]
+    return earlier(path, config.subject, config.reading, described, names)
 
 
 def _described(config: Request, data: Dataset | None, changes: Mapping[str, Any]) -> str:

@@ -4,7 +4,7 @@ import signal
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing
+from contextlib import ExitStack, closing
 from multiprocessing import get_context
 from multiprocessing.synchronize import Event
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from feddst.data import DataConfig, Dataset, Federation, federate, prepared
 from feddst.engines import make_engine
 from feddst.errors import TrainingError
 from feddst.experiment.config import RunConfig
+from feddst.experiment.lock import Lock
 from feddst.experiment.loop import play
 from feddst.experiment.reproduce.plan import PlannedRow
 from feddst.experiment.reproduce.progress import Listener, News, RowWatcher
@@ -67,8 +68,11 @@ class Player:
             return None
         try:
             self._prepare(row.unfinished[0].config.data)
-            runs, module = self._open(row)
-            with closing(make_engine(runs[0].config.engine, module, self._dataset)) as engine:
+            with ExitStack() as held:
+                for run in row.unfinished:
+                    held.enter_context(Lock(run.directory.path))
+                runs, module = self._open(row)
+                engine = held.enter_context(closing(make_engine(runs[0].config.engine, module, self._dataset)))
                 play(runs, engine, RowWatcher(row, self._listener))
         except TrainingError as error:
             return TrainingError(f"{row.row.title}: {error}")
