@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from feddst.engines.flower.deployment.command_line import ask, write_connection
+from feddst.engines.flower.deployment.family import descendants
 from feddst.engines.flower.deployment.local import LocalDeployment
 from feddst.engines.flower.deployment.ports import free_ports
-from feddst.engines.flower.deployment.process_table import descendants
 from feddst.engines.flower.deployment.proxy import CountingProxy
 from feddst.errors import FlowerError
 

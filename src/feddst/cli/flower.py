@@ -124,6 +124,7 @@ def deploy_command(given: Arguments) -> int:
     """Carry out `feddst flower deploy-local`."""
     _need_flower()
     from feddst.engines.flower.deployment.local import LocalDeployment
+    from feddst.engines.flower.deployment.private import make_private
     from feddst.engines.flower.settings import as_run_config, write_app
     from feddst.engines.flower.simulation import CLIENTS
 
@@ -144,6 +145,7 @@ def deploy_command(given: Arguments) -> int:
         raise OptionError(f"logs: {logs} is not empty: choose another directory")
     with tempfile.TemporaryDirectory(prefix="feddst-") as made:
         folder = Path(logs) if logs else Path(made)
+        make_private(folder)
         app = write_app(folder / "app").parent
         say(f"starting a SuperLink and {nodes} SuperNodes on loopback; writing to {path}")
         try:
