@@ -2,7 +2,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,8 @@ import pytest
 from feddst.engines.flower.deployment.family import descendants
 from feddst.engines.flower.deployment.services import Service, stop
 from feddst.errors import FlowerError
+
+AllGone = Callable[[Sequence[int]], bool]
 
 FAMILY = """
 import subprocess, sys, time
@@ -25,14 +27,6 @@ def service(folder: Path, source: str) -> Service:
     return Service("a test", [sys.executable, "-c", source], os.environ, folder / "log")
 
 
-def gone(pid: int) -> bool:
-    """Whether a process has ended. Where nobody waits for orphans, they stay in the table as zombies."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
-
-
 def begin_family(folder: Path, more: str = "") -> tuple[Service, list[int]]:
     parent = service(folder, FAMILY.format(more))
     parent.start()
@@ -42,16 +36,9 @@ def begin_family(folder: Path, more: str = "") -> tuple[Service, list[int]]:
     return parent, pids
 
 
-def all_gone(pids: list[int]) -> bool:
-    deadline = time.monotonic() + 5
-    while not all(map(gone, pids)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return all(map(gone, pids))
-
-
 @pytest.mark.parametrize("more", ["", "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"])
 def test_stopping_ends_children_in_other_sessions_and_processes_that_will_not_listen(
-    tmp_path: Path, more: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, more: str, monkeypatch: pytest.MonkeyPatch, all_gone: AllGone
 ) -> None:
     monkeypatch.setattr("feddst.engines.flower.deployment.services.GRACE", 0.5)
     parent, pids = begin_family(tmp_path, more)
@@ -60,7 +47,7 @@ def test_stopping_ends_children_in_other_sessions_and_processes_that_will_not_li
     stop([parent])
 
 
-def test_a_kill_takes_the_children_too_and_it_can_be_started_again(tmp_path: Path) -> None:
+def test_a_kill_takes_the_children_too_and_it_can_be_started_again(tmp_path: Path, all_gone: AllGone) -> None:
     parent, pids = begin_family(tmp_path)
     parent.kill()
     assert all_gone(pids)
@@ -101,7 +88,9 @@ one.wait(60)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP])
-def test_a_service_and_its_children_end_with_whoever_started_it(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_service_and_its_children_end_with_whoever_started_it(
+    tmp_path: Path, number: signal.Signals, all_gone: AllGone
+) -> None:
     words = [sys.executable, "-c", SERVING, str(tmp_path), FAMILY.format("")]
     with subprocess.Popen(words, stdout=subprocess.PIPE) as starter:
         assert starter.stdout is not None
@@ -112,7 +101,7 @@ def test_a_service_and_its_children_end_with_whoever_started_it(tmp_path: Path, 
     assert all_gone(pids)
 
 
-def test_what_a_process_leaves_behind_ends_with_it(tmp_path: Path) -> None:
+def test_what_a_process_leaves_behind_ends_with_it(tmp_path: Path, all_gone: AllGone) -> None:
     left = "import time; print('child', flush=True); time.sleep(60)"
     source = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {left!r}], start_new_session=True)"
     between = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {source!r}]); print('ready', flush=True)"
@@ -126,7 +115,7 @@ def test_what_a_process_leaves_behind_ends_with_it(tmp_path: Path) -> None:
 
 
 def test_whoever_hurries_does_not_wait_for_those_that_will_not_listen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, all_gone: AllGone
 ) -> None:
     monkeypatch.setattr("feddst.engines.flower.deployment.services.GRACE", 1e9)
     parent, pids = begin_family(tmp_path, "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)")

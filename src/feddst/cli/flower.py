@@ -125,6 +125,7 @@ def deploy_command(given: Arguments) -> int:
     _need_flower()
     from feddst.engines.flower.deployment.local import LocalDeployment
     from feddst.engines.flower.deployment.private import make_private
+    from feddst.engines.flower.deployment.signals import Signals
     from feddst.engines.flower.settings import as_run_config, write_app
     from feddst.engines.flower.simulation import CLIENTS
 
@@ -143,14 +144,14 @@ def deploy_command(given: Arguments) -> int:
     own = {index: {"state-dir": str(path.resolve() / CLIENTS)} for index in range(nodes)}
     if logs and occupied(Path(logs)):
         raise OptionError(f"logs: {logs} is not empty: choose another directory")
-    with tempfile.TemporaryDirectory(prefix="feddst-") as made:
+    with Signals() as signals, tempfile.TemporaryDirectory(prefix="feddst-") as made:
         folder = Path(logs) if logs else Path(made)
         make_private(folder)
         app = write_app(folder / "app").parent
         say(f"starting a SuperLink and {nodes} SuperNodes on loopback; writing to {path}")
         try:
             secure = not given.values.get("insecure", False)
-            with LocalDeployment(folder, nodes, secure=secure, node_config=own) as deployment:
+            with LocalDeployment(folder, nodes, secure=secure, node_config=own, signals=signals) as deployment:
                 end = deployment.run_app(app, values, seconds=seconds, on_line=_say_progress)
         except KeyboardInterrupt:
             return _stopped(path, again)

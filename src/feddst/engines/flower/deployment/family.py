@@ -45,7 +45,10 @@ def descendants(pid: int) -> list[Process]:
 
 
 def kill_descendants() -> None:
-    """SIGKILL to all that this process started. They are halted first, so that none starts another meanwhile."""
+    """SIGKILL to all that this process started, and wait until they are gone.
+
+    They are halted first, so that none starts another meanwhile.
+    """
     halted: set[int] = set()
     while new := {process.pid for process in descendants(os.getpid())} - halted:
         for pid in new:
@@ -53,6 +56,9 @@ def kill_descendants() -> None:
         halted |= new
     for pid in halted:
         _send(pid, signal.SIGKILL)
+    with suppress(ChildProcessError):
+        while True:
+            os.wait()
 
 
 def main(words: Sequence[str]) -> int:

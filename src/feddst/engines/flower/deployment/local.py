@@ -4,7 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -38,7 +38,8 @@ class LocalDeployment:
     `num-partitions` and `state-dir`, a directory of its own that outlives its process, and what `node_config` has
     for its partition id. The SuperLink listens on `port`, by default a free one; `nodes_connect_to` is the address
     that SuperNodes are told instead of it, for something that sits between. The command line of node i begins with
-    the words that `prefix(i)` gives, for something that the node is to run in.
+    the words that `prefix(i)` gives, for something that the node is to run in. `signals` are those of a caller who has
+    more to do after the processes have ended.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class LocalDeployment:
         port: int | None = None,
         nodes_connect_to: str | None = None,
         prefix: Callable[[int], Sequence[str]] = lambda index: (),
+        signals: Signals | None = None,
     ) -> None:
         self.folder = folder.resolve()
         make_private(self.folder)
@@ -65,10 +67,13 @@ class LocalDeployment:
         self.superlink = self._make_superlink()
         self.nodes: list[Service] = []
         self._strangers: list[Service] = []
-        self._signals = Signals()
+        self._signals = signals or Signals()
+        self._entered = ExitStack()
+        self._own_signals = signals is None
 
     def __enter__(self) -> "LocalDeployment":
-        self._signals.__enter__()
+        if self._own_signals:
+            self._entered.enter_context(self._signals)
         try:
             write_connection(self.home, self.address, self._certificates.authority if self._certificates else None)
             self.start_superlink()
@@ -101,7 +106,7 @@ class LocalDeployment:
             stop([*self.nodes, *self._strangers], self._in_a_hurry)
         finally:
             stop([self.superlink], self._in_a_hurry)
-            self._signals.__exit__(None, None, None)
+            self._entered.close()
 
     def run_app(
         self,
