@@ -121,7 +121,8 @@ def test_a_superlink_that_cannot_start_is_an_error_with_its_log(tmp_path: Path) 
 
 
 INTERRUPTED = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a test in the background would have ignored
 from pathlib import Path
 from feddst.engines.flower.deployment.local import LocalDeployment
 with LocalDeployment(Path(sys.argv[1]), 1, secure=False):

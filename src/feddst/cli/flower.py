@@ -67,7 +67,7 @@ def deploy_options() -> list[Option]:
 def app_command(given: Arguments) -> int:
     """Carry out `feddst flower app`."""
     _need_flower()
-    from feddst.engines.flower.settings import write_app
+    from feddst.engines.flower.settings import USUAL, write_app
 
     if not given.words:
         raise OptionError("flower app needs a directory to write the app to")
@@ -75,7 +75,10 @@ def app_command(given: Arguments) -> int:
     if path.exists():
         raise OptionError(f"{path} exists already: choose another directory")
     write_app(path.parent)
-    print(f"{path}\nrun it with\n  flwr run {path.parent}")
+    nodes = f"--federation-config 'num-supernodes={USUAL['data.clients']}'"
+    ray = "" if find_spec("ray") else "; needs Ray: pip install 'flwr[simulation]'"
+    print(f"{path}\nrun it in Flower's simulation, on this machine{ray}\n  flwr run {path.parent} --stream {nodes}")
+    print(f"or on a federation that ~/.flwr/config.toml names\n  flwr run {path.parent} NAME --stream")
     return 0
 
 
