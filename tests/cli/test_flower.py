@@ -90,7 +90,10 @@ def test_without_flower_it_is_said_what_to_install(feddst: Call, monkeypatch: py
 
 
 def test_the_app_has_a_key_for_every_option(feddst: Call, tmp_path: Path) -> None:
-    assert feddst("flower app here").code == 0
+    outcome = feddst("flower app here")
+    assert outcome.code == 0
+    assert "flwr run here --stream --federation-config 'num-supernodes=10'" in outcome.out
+    assert tomllib.loads((tmp_path / "here" / "pyproject.toml").read_text())["project"]["dependencies"] == []
     project = tomllib.loads((tmp_path / "here" / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
     flat = flattened(project["config"])
     assert list(flat) == [opt.name for opt in app_options()]

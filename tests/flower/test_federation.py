@@ -1,9 +1,12 @@
 """Whole federations on loopback, with TLS and node keys: a run's bits, the bytes on the line, and what is killed."""
 
 import json
+import signal
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,6 +14,7 @@ import pytest
 
 import feddst
 from feddst.engines.flower.config import Value
+from feddst.engines.flower.deployment.family import descendants
 from feddst.engines.flower.deployment.local import LocalDeployment
 from feddst.engines.flower.deployment.ports import free_ports
 from feddst.engines.flower.deployment.proxy import CountingProxy
@@ -22,6 +26,7 @@ from feddst.experiment.metrics import Row, read_rows
 pytestmark = pytest.mark.deployment
 
 NODES = 3
+AllGone = Callable[[Sequence[int]], bool]
 SECONDS = 240.0
 OVERHEAD = 40_000
 """Bytes that Flower may add to a message each way, with TLS, its polls and its heartbeats in between."""
@@ -145,3 +150,26 @@ def test_a_killed_server_goes_on_from_its_last_round(tmp_path: Path, app: Path) 
     plain = feddst.run(_config({**COMMON, "rounds": rounds}))
     resumed = feddst.run(_config({**COMMON, "rounds": rounds}), out=out, resume=True)
     assert all((resumed.model.state_dict()[name] == value).all() for name, value in plain.model.state_dict().items())
+
+
+def test_a_run_that_is_stopped_twice_over_ends_in_order_and_goes_on(tmp_path: Path, all_gone: AllGone) -> None:
+    """Were nodes to end before the server's app, this would play the other rounds alone and call the run complete."""
+    out, rounds = tmp_path / "run", 4
+    words = [sys.executable, "-m", "feddst", "flower", "deploy-local", "--out", str(out)]
+    values = {**COMMON, "rounds": rounds, "nodes": 2, "cohort.size": 2}
+    given = [word for name in values if name != "data.clients" for word in (f"--{name}", str(values[name]))]
+    with subprocess.Popen([*words, *given], stderr=subprocess.PIPE, text=True) as process:
+        wait_for(lambda: len(rows(out)) >= 1)
+        pids = [one.pid for one in descendants(process.pid)]
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            process.send_signal(number)
+            time.sleep(0.2)
+        said = process.communicate(timeout=30)[1]
+    assert process.returncode == 130
+    assert "stopped; go on with" in said
+    assert all_gone(pids)
+    before = len(rows(out))
+    assert 1 <= before < rounds
+    assert not (out / "summary.json").exists()
+    subprocess.run([*words, "--resume"], check=True, timeout=SECONDS)
+    assert [row.clients for row in rows(out)] == [2] * rounds

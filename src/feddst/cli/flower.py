@@ -68,7 +68,7 @@ def deploy_options() -> list[Option]:
 def app_command(given: Arguments) -> int:
     """Carry out `feddst flower app`."""
     _need_flower()
-    from feddst.engines.flower.settings import write_app
+    from feddst.engines.flower.settings import USUAL, write_app
 
     if not given.words:
         raise OptionError("flower app needs a directory to write the app to")
@@ -76,7 +76,10 @@ def app_command(given: Arguments) -> int:
     if path.exists():
         raise OptionError(f"{path} exists already: choose another directory")
     write_app(path.parent)
-    print(f"{path}\nrun it with\n  flwr run {path.parent}")
+    nodes = f"--federation-config 'num-supernodes={USUAL['data.clients']}'"
+    ray = "" if find_spec("ray") else "; needs Ray: pip install 'flwr[simulation]'"
+    print(f"{path}\nrun it in Flower's simulation, on this machine{ray}\n  flwr run {path.parent} --stream {nodes}")
+    print(f"or on a federation that ~/.flwr/config.toml names\n  flwr run {path.parent} NAME --stream")
     return 0
 
 
@@ -125,6 +128,8 @@ def deploy_command(given: Arguments) -> int:
     """Carry out `feddst flower deploy-local`."""
     _need_flower()
     from feddst.engines.flower.deployment.local import LocalDeployment
+    from feddst.engines.flower.deployment.private import make_private
+    from feddst.engines.flower.deployment.signals import Signals
     from feddst.engines.flower.settings import as_run_config, write_app
     from feddst.engines.flower.simulation import CLIENTS
 
@@ -143,13 +148,14 @@ def deploy_command(given: Arguments) -> int:
     own = {index: {"state-dir": str(path.resolve() / CLIENTS)} for index in range(nodes)}
     if logs and occupied(Path(logs)):
         raise OptionError(f"logs: {logs} is not empty: choose another directory")
-    with tempfile.TemporaryDirectory(prefix="feddst-") as made:
+    with Signals() as signals, tempfile.TemporaryDirectory(prefix="feddst-") as made:
         folder = Path(logs) if logs else Path(made)
+        make_private(folder)
         app = write_app(folder / "app").parent
         say(f"starting a SuperLink and {nodes} SuperNodes on loopback; writing to {path}")
         try:
             secure = not given.values.get("insecure", False)
-            with LocalDeployment(folder, nodes, secure=secure, node_config=own) as deployment:
+            with LocalDeployment(folder, nodes, secure=secure, node_config=own, signals=signals) as deployment:
                 end = deployment.run_app(app, values, seconds=seconds, on_line=_say_progress)
         except KeyboardInterrupt:
             return _stopped(path, again)

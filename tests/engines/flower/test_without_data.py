@@ -170,3 +170,18 @@ def test_a_client_cannot_claim_to_have_more_images_than_allowed(
     result = strategy.start(make_grid())
     assert result.train_metrics_clientapp[1]["clients"] == 3
     assert "node 6, client 5, says it has 18 images" in caplog.text
+
+
+def test_a_server_says_at_the_end_how_well_its_model_does(
+    configure: Configure, federation: Federation, make_grid: Any, network: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flower = FlowerConfig(wait=5)
+    ways: list[tuple[dict[str, Any], Any, str]] = [
+        ({"data": federation}, None, "accuracy "),
+        ({"example": EXAMPLE}, lambda round, arrays: MetricRecord({"accuracy": 0.91234}), "accuracy 0.9123"),
+        ({"example": EXAMPLE}, None, "nothing is known of its accuracy: the server has neither data nor evaluate_fn"),
+    ]
+    for told, evaluate, expected in ways:
+        Strategy(configure(rounds=1), model=network, flower=flower, **told).start(make_grid(), evaluate_fn=evaluate)
+        last = capsys.readouterr().err.splitlines()[-1]
+        assert last.startswith(f"feddst, seed 0, after 1 round: {expected}")

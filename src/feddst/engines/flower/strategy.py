@@ -3,6 +3,7 @@
 import copy
 import hashlib
 import json
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
@@ -33,6 +34,7 @@ from feddst.experiment.metrics import Row
 from feddst.experiment.run import Run
 from feddst.experiment.session import built_in, open_run, run_directory
 from feddst.experiment.storage import identity_of
+from feddst.experiment.wording import counted, percent
 from feddst.models import ModuleSource, initial_model, make_module
 from feddst.options import updated, validate
 
@@ -120,6 +122,8 @@ class Strategy(FlowerStrategy):
                 opened.engine.nodes.gather(self._flower.wait)
             play([opened.run], opened.engine, minutes)
         minutes.result.arrays = arrays_of(opened.run)
+        if self._watcher is None:
+            print(minutes.closing(opened.run), file=sys.stderr, flush=True)
         self._opened = None
         return minutes.result
 
@@ -233,8 +237,21 @@ class _Minutes:
                 self.result.evaluate_metrics_serverapp[row.round] = found
         self._watcher.row(run, row)
 
+    def closing(self, run: Run) -> str:
+        """A line on how well the model does that came out."""
+        tested = self.result.evaluate_metrics_serverapp
+        scores = [_score(*each) for each in tested[max(tested)].items()] if tested else []
+        for accuracy in [row.accuracy for row in run.rows if row.accuracy is not None][-1:]:
+            scores.insert(0, f"accuracy {percent(accuracy, 2)}")
+        found = ", ".join(scores) or "nothing is known of its accuracy: the server has neither data nor evaluate_fn"
+        return f"{run.name}, after {counted(len(run.rows), 'round')}: {found}"
+
     def stop(self) -> bool:
         return self._watcher.stop()
+
+
+def _score(name: str, value: object) -> str:
+    return f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
 
 
 def arrays_of(run: Run) -> ArrayRecord:

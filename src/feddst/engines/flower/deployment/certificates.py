@@ -12,6 +12,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from feddst.engines.flower.deployment.private import make_private
+
 LOOPBACK = ("127.0.0.1", "localhost")
 DAYS = 30
 """How long a certificate is valid unless somebody says otherwise: long enough for a federation of an afternoon."""
@@ -36,7 +38,7 @@ class NodeKey:
 
 def make_certificates(folder: Path, hosts: Sequence[str] = LOOPBACK, days: int = DAYS) -> Certificates:
     """Write a new CA and a server certificate for `hosts`, which are names or addresses. The CA's key is not kept."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private(folder)
     files = Certificates(folder / "ca.pem", folder / "server.pem", folder / "server.key")
     ca_key, key = _new_key(), _new_key()
     ca_name, name = _name("feddst CA"), _name(hosts[0])
@@ -64,7 +66,7 @@ def make_certificates(folder: Path, hosts: Sequence[str] = LOOPBACK, days: int =
 
 def make_node_key(folder: Path, name: str) -> NodeKey:
     """Write a new ECDSA P-384 key pair: `name` is private, `name.pub` is what the SuperLink's owner registers."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private(folder)
     files = NodeKey(folder / name, folder / f"{name}.pub")
     key = _new_key()
     _write_private(files.private, key, serialization.PrivateFormat.OpenSSH)

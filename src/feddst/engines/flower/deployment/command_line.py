@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from feddst.engines.flower.config import Value
+from feddst.engines.flower.deployment.private import make_private
 from feddst.errors import FlowerError
 
 CONNECTION = "local"
@@ -43,7 +44,7 @@ def environment(home: Path) -> dict[str, str]:
 def write_connection(home: Path, address: str, authority: Path | None) -> None:
     """Write the config file that tells `flwr` where the SuperLink is, and whose certificates it may show."""
     trust = "insecure = true" if authority is None else f"root-certificates = {json.dumps(str(authority))}"
-    home.mkdir(parents=True, exist_ok=True)
+    make_private(home)
     (home / "config.toml").write_text(
         f"[superlink]\ndefault = {json.dumps(CONNECTION)}\n\n"
         f"[superlink.{CONNECTION}]\naddress = {json.dumps(address)}\n{trust}\n"
@@ -52,7 +53,7 @@ def write_connection(home: Path, address: str, authority: Path | None) -> None:
 
 def write_values(path: Path, values: Mapping[str, Value]) -> Path:
     """Write a run or node config as a TOML file, which Flower's programs take in place of `key=value` words."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_private(path.parent)
     lines = (f"{json.dumps(key)} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in values.items())
     path.write_text("".join(lines), encoding="utf-8")
     return path

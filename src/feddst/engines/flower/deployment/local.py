@@ -2,14 +2,11 @@
 
 import os
 import signal
-import sys
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from feddst.engines.flower.config import Value
 from feddst.engines.flower.deployment.certificates import Certificates, NodeKey, make_certificates, make_node_key
@@ -21,8 +18,10 @@ from feddst.engines.flower.deployment.command_line import (
     write_values,
 )
 from feddst.engines.flower.deployment.ports import HOST, answers, free_ports
+from feddst.engines.flower.deployment.private import make_private, open_private
 from feddst.engines.flower.deployment.runs import RunEnd, begin, end_of, follow
 from feddst.engines.flower.deployment.services import Service, stop
+from feddst.engines.flower.deployment.signals import Signals
 from feddst.errors import FlowerError
 
 START = 60.0
@@ -39,7 +38,8 @@ class LocalDeployment:
     `num-partitions` and `state-dir`, a directory of its own that outlives its process, and what `node_config` has
     for its partition id. The SuperLink listens on `port`, by default a free one; `nodes_connect_to` is the address
     that SuperNodes are told instead of it, for something that sits between. The command line of node i begins with
-    the words that `prefix(i)` gives, for something that the node is to run in.
+    the words that `prefix(i)` gives, for something that the node is to run in. `signals` are those of a caller who has
+    more to do after the processes have ended.
     """
 
     def __init__(
@@ -52,8 +52,10 @@ class LocalDeployment:
         port: int | None = None,
         nodes_connect_to: str | None = None,
         prefix: Callable[[int], Sequence[str]] = lambda index: (),
+        signals: Signals | None = None,
     ) -> None:
         self.folder = folder.resolve()
+        make_private(self.folder)
         self.home = self.folder / "home"
         self.count = nodes
         self.port = port if port is not None else free_ports(1)[0]
@@ -65,10 +67,13 @@ class LocalDeployment:
         self.superlink = self._make_superlink()
         self.nodes: list[Service] = []
         self._strangers: list[Service] = []
-        self._sigterm: Any = None
+        self._signals = signals or Signals()
+        self._entered = ExitStack()
+        self._own_signals = signals is None
 
     def __enter__(self) -> "LocalDeployment":
-        self._end_on_sigterm()
+        if self._own_signals:
+            self._entered.enter_context(self._signals)
         try:
             write_connection(self.home, self.address, self._certificates.authority if self._certificates else None)
             self.start_superlink()
@@ -89,14 +94,19 @@ class LocalDeployment:
         self.stop()
 
     def stop(self) -> None:
-        """End every process of this deployment."""
+        """End every process of this deployment, in an order that signals may hasten and never break off.
+
+        The server's app is first: left alone it would play the rounds to come without clients. What it has written
+        can be gone on with at any moment. Nodes are next, as they say goodbye to the SuperLink.
+        """
+        self._signals.stopping = True
         try:
-            stop([*self.nodes, *self._strangers])  # first, as they say goodbye to the SuperLink
+            with suppress(FlowerError, ProcessLookupError):  # there is none, or it has just ended
+                self.kill_server_app()
+            stop([*self.nodes, *self._strangers], self._in_a_hurry)
         finally:
-            stop([self.superlink])
-            if self._sigterm is not None:
-                signal.signal(signal.SIGTERM, self._sigterm)
-                self._sigterm = None
+            stop([self.superlink], self._in_a_hurry)
+            self._entered.close()
 
     def run_app(
         self,
@@ -109,13 +119,13 @@ class LocalDeployment:
         """Run the Flower app in a directory to its end, handing each line that the ServerApp writes to `on_line`.
 
         Raises if the run cannot begin, if it has not ended in time, or if the SuperLink ends before it does. Whatever
-        is raised, by `on_line` too, the run is stopped.
+        error is raised, by `on_line` too, the run is stopped; on a signal the whole deployment is, with `stop`.
         """
         run = begin(self.home, app, run_config or {})
         try:
             follow(self.home, run, self.folder / "logs" / f"run-{run}.log", on_line, self.superlink, seconds)
             return end_of(self.home, run)
-        except BaseException:
+        except Exception:
             with suppress(FlowerError):
                 ask(self.home, "stop", run)
             raise
@@ -162,14 +172,14 @@ class LocalDeployment:
         stranger.start()
         return stranger
 
-    def _end_on_sigterm(self) -> None:
-        """SIGTERM would end this process and leave the others: make it leave the block first."""
-        if threading.current_thread() is threading.main_thread():
-            self._sigterm = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    def _in_a_hurry(self) -> bool:
+        return self._signals.hurry
 
     def _make_superlink(self) -> Service:
+        database = self.folder / "superlink.db"
+        open_private(database).close()  # what SQLite puts beside it is as private
         command = [program("flower-superlink"), "--host", HOST, "--port", str(self.port)]
-        command += ["--database", str(self.folder / "superlink.db"), "--disable-runtime-dependency-installation"]
+        command += ["--database", str(database), "--disable-runtime-dependency-installation"]
         command += _server_security(self._certificates)
         return Service("the SuperLink", command, environment(self.home), self.folder / "logs" / "superlink.log")
 
@@ -183,7 +193,7 @@ class LocalDeployment:
 
     def _node_service(self, name: str, partition: int, port: int, key: NodeKey | None) -> Service:
         folder = self.folder / "nodes" / name
-        (folder / "state").mkdir(parents=True, exist_ok=True)
+        make_private(folder / "state")
         config: dict[str, Value] = {"partition-id": partition, "num-partitions": self.count}
         config |= {"state-dir": str(folder / "state"), **self._node_config.get(partition, {})}
         command = [program("flower-supernode"), "--superlink", self._nodes_connect_to]

@@ -1,24 +1,24 @@
 """Long-running processes and what they start, with their output in a file, ended without leaving anything behind."""
 
-import os
-import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
-from feddst.engines.flower.deployment.process_table import descendants
+from feddst.engines.flower.deployment import family
+from feddst.engines.flower.deployment.private import make_private, open_private
 from feddst.errors import FlowerError
 
 GRACE = 5.0
 """Seconds between asking a process to end and ending it."""
+_GUARD = [sys.executable, "-E", "-S", family.__file__]
 _TAIL = 20
 _POLL = 0.05
 
 
 class Service:
-    """One process and those that it starts. `name` is for messages."""
+    """One process and those that it starts, which end with this one, however it ends. `name` is for messages."""
 
     def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
         self.name = name
@@ -27,12 +27,16 @@ class Service:
         self._environment = dict(environment)
         self._process: subprocess.Popen[bytes] | None = None
         self._log_begins = 0
-        self._family: list[int] = []
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The id of the process that guards it."""
         return self._started().pid
+
+    @property
+    def begun(self) -> bool:
+        """Whether it was ever started."""
+        return self._process is not None
 
     @property
     def running(self) -> bool:
@@ -42,15 +46,18 @@ class Service:
         """Start it, again after it ended. The log goes on in the same file."""
         if self.running:
             raise FlowerError(f"{self.name} is running already")
-        self.log.parent.mkdir(parents=True, exist_ok=True)
-        with self.log.open("ab") as log:
+        if self.begun:
+            self.kill()  # which only lets go of what it held
+        make_private(self.log.parent)
+        with open_private(self.log) as log:
             self._log_begins = log.tell()
             self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.DEVNULL,
+                [*_GUARD, *self._command],
+                stdin=subprocess.PIPE,  # whose other end closes with this process, if not before
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=self._environment,
+                bufsize=0,
                 start_new_session=True,  # Ctrl-C is for the parent alone
             )
 
@@ -83,29 +90,22 @@ class Service:
 
     def kill(self) -> None:
         """SIGKILL to it and all that it started, as if the machine had lost its power."""
-        self._know_family()
-        for pid in [self.pid, *self._family] if self.running else self._family:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self._started().wait()
+        process = self._started()
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait()
 
     def ask_to_end(self) -> None:
-        """SIGTERM: it has seen to it that what it starts ends too, unless it is too late for that."""
+        """SIGTERM."""
         if self.running:
-            self._know_family()
             self._started().terminate()
 
     def child(self, program: str) -> int:
         """The process id of what it started by this name."""
-        for process in descendants(self.pid):
+        for process in family.descendants(self.pid):
             if any(Path(word).name == program for word in process.words[:2]):
                 return process.pid
         raise FlowerError(f"{self.name} is not running {program}")
-
-    def _know_family(self) -> None:
-        """Remember what it started, some of it in sessions of their own, for when it is gone and nobody can tell."""
-        if self.running:
-            self._family = [process.pid for process in descendants(self.pid)]
 
     def _started(self) -> "subprocess.Popen[bytes]":
         if self._process is None:
@@ -113,14 +113,14 @@ class Service:
         return self._process
 
 
-def stop(services: Iterable[Service]) -> None:
-    """End all of these and what they started: asked at once, killed `GRACE` seconds later, or at once on Ctrl-C."""
-    begun = [service for service in services if service._process is not None]
+def stop(services: Iterable[Service], hurry: Callable[[], bool] = lambda: False) -> None:
+    """End all of these and what they started: asked at once, killed `GRACE` seconds later, or as soon as `hurry`."""
+    begun = [service for service in services if service.begun]
     try:
         for service in begun:
             service.ask_to_end()
         deadline = time.monotonic() + GRACE
-        while any(service.running for service in begun) and time.monotonic() < deadline:
+        while any(service.running for service in begun) and time.monotonic() < deadline and not hurry():
             time.sleep(_POLL)
     finally:
         for service in begun:

@@ -1,0 +1,16 @@
+"""Files and directories that nobody but their owner can read: keys and models are in them, and what processes say."""
+
+import os
+from pathlib import Path
+from typing import BinaryIO
+
+
+def make_private(folder: Path) -> None:
+    """Make a directory, and those above it, open to nobody else. One that is there already stays as it is."""
+    for one in (*reversed(folder.parents), folder):
+        one.mkdir(mode=0o700, exist_ok=True)
+
+
+def open_private(path: Path) -> BinaryIO:
+    """Open a file to write at its end; a new one is its owner's alone from the first byte on."""
+    return open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600))
