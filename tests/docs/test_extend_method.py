@@ -1,5 +1,6 @@
 """docs/extend-method.md: its method runs in Python, on every engine and from the command line, as the page says."""
 
+import dataclasses
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,10 +14,14 @@ import feddst
 from feddst.cli.main import main
 from feddst.errors import OptionError
 from feddst.experiment import toml
-from feddst.experiment.config import options_to_store
-from feddst.methods import METHODS, Card, FedAvg, Method, OwnGroups, register
+from feddst.experiment.comparison import CompareConfig, compare_config
+from feddst.experiment.config import make_method, options_to_store
+from feddst.experiment.reports import command
+from feddst.export.card import command as run_command
+from feddst.methods import METHODS, Card, FedAvg, FedDST, Method, OwnGroups, register
 from feddst.options import flatten, option, updated
 from feddst.plugins import load_plugins
+from feddst.protocol import Growth
 from feddst.sparsity import Sparsity
 
 SMALL = "--data.clients 4 --data.images_per_class 5 --cohort.size 2 --local.epochs 1 --eval_every 1"
@@ -173,3 +178,73 @@ def test_what_cannot_be_registered() -> None:
     with pytest.raises(ValueError, match="a method named other is registered already: Other"):
         register(Other)
     assert METHODS["other"] is Other
+
+
+def at_random() -> Growth:
+    """What nobody has to import to have it as a default."""
+    return Growth(rule="random")
+
+
+@dataclass(frozen=True)
+class Wild(FedDST):
+    """FedDST with defaults of its own: one in each of two groups."""
+
+    name: ClassVar[str] = "wild"
+    summary: ClassVar[str] = "grows at random, at 90 %"
+    card: ClassVar[Card] = Card("nobody")
+
+    sparsity: Sparsity = Sparsity(level=0.9)
+    growth: Growth = dataclasses.field(default_factory=at_random)
+
+
+@pytest.mark.usefixtures("workshop")
+def test_a_methods_own_default_counts_unless_an_option_is_set() -> None:
+    register(Wild)
+
+    def found(**options: Any) -> tuple[str, int, float]:
+        method = make_method(feddst.configure(method="wild", **options))
+        assert isinstance(method, Wild)
+        return method.growth.rule, method.growth.max_images, method.sparsity.level
+
+    assert found() == ("random", 1024, 0.9)
+    assert found(growth={"max_images": 8}) == ("random", 8, 0.9)
+    assert found(growth={"rule": "gradient"}, sparsity={"level": 0.8}) == ("gradient", 1024, 0.8)
+    assert found(preset="table1-feddst-published") == ("random", 1024, 0.8)  # of these the preset sets the level
+    assert feddst.configure(method="feddst").growth == Growth()
+
+
+@pytest.mark.usefixtures("workshop", "tiny_mnist")
+def test_the_command_line_and_files_hold_to_it_too(workshop: Path) -> None:
+    register(Wild)
+    (workshop / "own.toml").write_text('method = "wild"\ngrowth.rule = "gradient"\n')
+    few = [*SMALL.split(), "--rounds", "1"]
+    for name, words in (("usual", ["--method", "wild"]), ("file", ["--config", "own.toml"])):
+        assert main(["run", *words, *few, "--out", name]) == 0
+    rules = {name: toml.read(workshop / name / "config.toml")["growth.rule"] for name in ("usual", "file")}
+    assert rules == {"usual": "random", "file": "gradient"}
+    assert main(["run", "--resume", "--out", "usual", "--rounds", "2"]) == 0
+    assert toml.read(workshop / "usual/config.toml")["growth.rule"] == "random"
+
+
+@pytest.mark.usefixtures("workshop")
+def test_each_of_those_compared_has_its_own_defaults() -> None:
+    register(Wild)
+
+    def rules(config: CompareConfig) -> list[str]:
+        return [entry.config(config.base, 0, config.given).growth.rule for entry in config.entries()]
+
+    methods = ("wild", "feddst", "wild:growth.rule=gradient")
+    assert rules(compare_config({"methods": methods})) == ["random", "gradient", "gradient"]
+    asked = compare_config({"methods": methods, "growth.rule": "gradient"})
+    assert rules(asked) == ["gradient"] * 3
+    assert command(asked).endswith("--growth.rule gradient")
+    assert rules(CompareConfig(methods, base=feddst.configure(method="wild"))) == ["random", "gradient", "gradient"]
+
+
+@pytest.mark.usefixtures("workshop")
+def test_the_command_of_a_run_says_what_differs_from_its_methods_defaults() -> None:
+    register(Wild)
+    words: dict[str, Any] = {"growth": {"rule": "gradient"}, "sparsity": {"level": 0.8}}
+    assert run_command(feddst.configure(method="wild")) == "feddst run --method wild"
+    made = run_command(feddst.configure(method="wild", **words))
+    assert made == "feddst run --method wild --sparsity.level 0.8 --growth.rule gradient"

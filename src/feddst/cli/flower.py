@@ -18,7 +18,7 @@ from feddst.cli.settings import RunArguments, gather
 from feddst.early_interrupt import INTERRUPTED
 from feddst.errors import FlowerError, OptionError
 from feddst.experiment import RunConfig
-from feddst.experiment.config import refuse_ineffective
+from feddst.experiment.config import config_of, refuse_ineffective
 from feddst.experiment.storage import RunDirectory, occupied
 from feddst.logs import Several
 from feddst.options import Option, check_list, flatten, option, options_of, updated
@@ -192,8 +192,10 @@ def _config(given: Arguments, fixed: dict[str, Any]) -> tuple[RunConfig, Path, b
     resume, out = bool(given.values.get("resume")), given.values.get("out", "")
     if resume and not out:
         raise OptionError("--resume needs --out, the directory of the run to go on with")
-    base = RunDirectory(Path(out)).stored_config() if resume else updated(RunConfig(), {**FEDERATION, **fixed})
-    config = updated(base, settings.values)
+    if resume:
+        config = updated(RunDirectory(Path(out)).stored_config(), settings.values)
+    else:
+        config = config_of({**FEDERATION, **fixed, **settings.values})
     refuse_ineffective([config.method], settings.asked_for(options))
     config.check()
     path = Path(out) if out else fresh(f"flower-{config.method}-{config.data.dataset}-seed{config.seed}")

@@ -14,7 +14,7 @@ from feddst.early_interrupt import INTERRUPTED
 from feddst.engines.select import cores
 from feddst.errors import OptionError
 from feddst.experiment import Result, RunConfig, Summary, run
-from feddst.experiment.config import refuse_ineffective
+from feddst.experiment.config import config_of, refuse_ineffective
 from feddst.experiment.storage import RunDirectory
 from feddst.experiment.wording import counted, duration, percent
 from feddst.logs import Log, Several
@@ -79,7 +79,7 @@ def describe(summary: Summary, config: RunConfig, path: Path) -> str:
 
 def _config(settings: Settings, stored: RunDirectory | None) -> RunConfig:
     if stored is None:
-        return updated(RunConfig(), settings.values)
+        return config_of(settings.values)
     config = updated(stored.stored_config(), settings.values)
     stored.refuse_other(config)
     return config

@@ -125,7 +125,7 @@ def plan(config: CompareConfig, out: Path) -> list[Turn]:
     pairs = [(entry, seed) for seed in config.seeds for entry in config.entries()]
     turns: list[Turn] = []
     for place, (entry, seed) in enumerate(pairs, 1):
-        one = entry.config(config.base, seed)
+        one = entry.config(config.base, seed, config.given)
         directory = RunDirectory(out / f"{entry.directory}-seed{seed}")
         turns.append(Turn(place, len(pairs), entry, seed, one, directory, directory.standing(one)))
     return turns

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from feddst.errors import OptionError
-from feddst.experiment.config import RunConfig, method_named, refuse_ineffective
+from feddst.experiment.config import RunConfig, config_of, method_named, refuse_ineffective
 from feddst.experiment.metrics import GIB, Accounting, Row, Scored, best_under
-from feddst.options import Option, check_list, hint, option, options_of, updated
+from feddst.options import Option, check_list, flatten, hint, option, options_of, updated
 from feddst.protocol.keys import LARGEST_SEED
 
 S = TypeVar("S", bound=Scored)
@@ -31,14 +31,24 @@ class Entry:
         """The label as part of a file name."""
         return "".join(letter if letter.isalnum() or letter in "+-=._" else "-" for letter in self.label)
 
-    def config(self, base: RunConfig, seed: int) -> RunConfig:
-        """The run of this entry with one seed."""
-        return updated(base, {**self.overrides, "method": self.method, "seed": seed})
+    def config(self, base: RunConfig, seed: int, given: frozenset[str] = frozenset()) -> RunConfig:
+        """The run of this entry with one seed.
+
+        What `base` leaves at its method's default, and was not `given` all the same, has the default of this method.
+        """
+        usual, own = (flatten(config_of({"method": method})) for method in (base.method, self.method))
+        left = {name for name, value in flatten(base).items() if value == usual[name]} - given
+        defaults = {name: own[name] for name in left if own[name] != usual[name]}
+        return updated(base, {**defaults, **self.overrides, "method": self.method, "seed": seed})
 
 
 @dataclass(frozen=True)
 class CompareConfig:
-    """Which methods are compared, on which seeds, at which upload caps; `base` is what their runs share."""
+    """Which methods are compared, on which seeds, at which upload caps; `base` is what their runs share.
+
+    `given` are the options of `base` that were set: they count, even at their usual values, for methods that have
+    defaults of their own as well.
+    """
 
     methods: tuple[str, ...] = option(
         ("fedavgm", "randommask", "feddst"),
@@ -51,6 +61,7 @@ class CompareConfig:
         (), "upload caps in GiB, as `accounting` counts, at which the table gives the best accuracy", above=0
     )
     base: RunConfig = field(default_factory=RunConfig)
+    given: frozenset[str] = frozenset()
 
     def entries(self) -> list[Entry]:
         """What `methods` stands for, each checked."""
@@ -65,7 +76,7 @@ class CompareConfig:
         check_list("methods", [entry.directory for entry in entries])
         check_list("seeds", self.seeds)
         for entry in entries:
-            entry.config(self.base, self.seeds[0]).check()
+            entry.config(self.base, self.seeds[0], self.given).check()
 
 
 @dataclass(frozen=True)
@@ -132,7 +143,7 @@ def compare_config(values: Mapping[str, Any]) -> CompareConfig:
     shared = {name: value for name, value in values.items() if name not in own_names}
     if own.get("caps"):
         shared = {"cap_gib": max(own["caps"]), "rounds": 0} | shared
-    return CompareConfig(**own, base=updated(RunConfig(), shared))
+    return CompareConfig(**own, base=updated(RunConfig(), shared), given=frozenset(shared))
 
 
 def parse_entry(text: str) -> Entry:

@@ -22,6 +22,7 @@ from feddst.methods import (
     SharedLayers,
     Sprouting,
     Votes,
+    own_defaults,
 )
 from feddst.models import ModelConfig
 from feddst.options import flatten, hint, one_of, option, updated, validate
@@ -49,7 +50,7 @@ class CohortConfig:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """One run of one method."""
+    """One run of one method. Made by hand it has the shared defaults; `configure` gives it those of its method too."""
 
     method: str = option("feddst", "the method: `feddst methods` lists them")
     seed: int = option(0, "every random draw of the run follows from this", at_least=0, at_most=LARGEST_SEED)
@@ -138,6 +139,17 @@ class RunConfig:
 
 
 OwnGroups.reserved |= {"flower", *(field.name for field in dataclasses.fields(RunConfig))}
+
+
+def config_of(values: Mapping[str, Any]) -> RunConfig:
+    """The config of a run with these options by dotted name; the others have their method's own defaults."""
+    method = values.get("method", RunConfig.method)
+    return updated(RunConfig(), {**usual_for(method), **values})
+
+
+def usual_for(method: Any) -> dict[str, Any]:
+    """What the method of this name, if it is one, has instead of the shared defaults, by dotted name."""
+    return own_defaults(METHODS[method]) if isinstance(method, str) and method in METHODS else {}
 
 
 def with_pins(config: RunConfig) -> RunConfig:

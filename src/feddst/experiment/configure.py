@@ -2,18 +2,20 @@
 
 from typing import Any
 
-from feddst.experiment.config import RunConfig, refuse_ineffective
+from feddst.experiment.config import RunConfig, config_of, refuse_ineffective
 from feddst.experiment.presets import preset_options
-from feddst.options import dotted, updated
+from feddst.options import dotted
 
 
 def configure(preset: str = "", **options: Any) -> RunConfig:
     """A checked config: a preset's options if one is named, then your own; a group is a dict.
 
+    What neither sets has the method's default.
+
     `configure(method="feddst", rounds=50, data={"clients": 10})` is `--method feddst --rounds 50 --data.clients 10`.
     """
     own = dotted(options)
-    config = updated(RunConfig(), {**(preset_options(preset, "run") if preset else {}), **own})
+    config = config_of({**(preset_options(preset, "run") if preset else {}), **own})
     refuse_ineffective([config.method], own)
     config.check()
     return config

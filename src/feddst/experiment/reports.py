@@ -12,7 +12,7 @@ from typing import Any
 
 from feddst.errors import CheckpointError, OptionError
 from feddst.experiment.comparison import CompareConfig, Comparison, Curve
-from feddst.experiment.config import RunConfig, differences, options_to_store, stored_options
+from feddst.experiment.config import RunConfig, differences, options_to_store, stored_options, usual_for
 from feddst.experiment.metrics import Row
 from feddst.experiment.plots import accuracy_against_upload
 from feddst.experiment.storage import occupied, write_atomically
@@ -80,7 +80,8 @@ def command(config: CompareConfig) -> str:
     """The command line that stands for a config: what differs from the defaults."""
     own = {"methods": config.methods, "seeds": config.seeds} | ({"caps": config.caps} if config.caps else {})
     usual = flatten(RunConfig())
-    changed = {name: value for name, value in flatten(config.base).items() if value != usual[name]}
+    over = {name for entry in config.entries() for name in usual_for(entry.method)} & config.given
+    changed = {name: value for name, value in flatten(config.base).items() if value != usual[name] or name in over}
     return shlex.join(["feddst", "compare", *as_words({**own, **changed})])
 
 

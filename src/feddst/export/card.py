@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from feddst.experiment import Row, RunConfig, toml
-from feddst.experiment.config import method_named
+from feddst.experiment.config import config_of, method_named
 from feddst.experiment.wording import counted, percent
 from feddst.export.inputs import Inputs
 from feddst.export.origin import Origin
@@ -211,7 +211,7 @@ def _options(config: RunConfig, version: str) -> str:
 
 def command(config: RunConfig) -> str:
     """The command line that trains the same: what differs from the defaults."""
-    usual = flatten(RunConfig())
+    usual = flatten(config_of({"method": config.method})) | {"method": RunConfig.method}
     changed = {name: value for name, value in flatten(config).items() if value != usual[name]}
     return shlex.join(["feddst", "run", *as_words(changed)])
 

@@ -28,6 +28,7 @@ from feddst.methods.prunefl import PruneFL, Reconfiguration
 from feddst.methods.randommask import RandomMask
 from feddst.methods.signsgd import SignSGD, Votes
 from feddst.methods.sprout import Sprout, Sprouting
+from feddst.options import flatten
 
 M = TypeVar("M", bound=type[Method])
 
@@ -71,11 +72,28 @@ def groups_of(method: type[Method]) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in dataclasses.fields(method)}
 
 
+def own_defaults(method: type[Method]) -> dict[str, Any]:
+    """The options, by dotted name, of which a method has another default than their groups have."""
+    found: dict[str, Any] = {}
+    for name, kind in groups_of(method).items():
+        own, usual = (flatten(group, f"{name}.") for group in (default_group(method, name, kind), kind()))
+        found |= {option: value for option, value in own.items() if value != usual[option]}
+    return found
+
+
+def default_group(method: type[Method], name: str, kind: Any) -> Any:
+    """What a group of a method is where nobody has set it."""
+    [field] = [field for field in dataclasses.fields(method) if field.name == name]
+    if field.default is not dataclasses.MISSING:
+        return field.default
+    return kind() if field.default_factory is dataclasses.MISSING else field.default_factory()
+
+
 def register(method: M) -> M:
     """Make a method of your own known under its name, as a decorator of its class.
 
     Its fields are groups of options: those of other methods, by the same names, or its own, which every run's config
-    then has.
+    then has. The default that a field has is the method's own: it counts unless an option is set.
     """
     if not (inspect.isclass(method) and issubclass(method, Method)) or inspect.isabstract(method):
         raise TypeError(f"a method must be a class that implements feddst.methods.Method, got {method!r}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from feddst.experiment.config import RunConfig
+from feddst.experiment.config import config_of
 from feddst.experiment.reproduce.record import each_command
 from feddst.methods import METHODS
 from feddst.options import as_words, flatten
@@ -80,7 +80,7 @@ def beyond_commands(sources: Sequence[Source]) -> str:
 
 def run_command(run: FoundRun) -> str:
     """The command line that stands for a run: what differs from the defaults."""
-    usual = flatten(RunConfig())
+    usual = flatten(config_of({"method": str(run.config.get("method", ""))}))
     changed = {name: value for name, value in run.config.items() if value != usual.get(name)}
     own = {"method": run.config.get("method", ""), "seed": run.seed}
     return shlex.join(["feddst", "run", *as_words(own | changed)])

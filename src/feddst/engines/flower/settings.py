@@ -8,7 +8,7 @@ from typing import Any
 
 from feddst.engines.flower.config import FlowerConfig, Value
 from feddst.errors import OptionError
-from feddst.experiment.config import RunConfig
+from feddst.experiment.config import RunConfig, config_of
 from feddst.experiment.storage import write_atomically
 from feddst.options import Option, hint, option, options_of, updated
 
@@ -54,7 +54,7 @@ def read_run_config(values: Mapping[str, Value]) -> tuple[RunConfig, AppConfig]:
             raise OptionError(f"unknown option {name!r}{hint(name, known)}")
     read = {name: _read(known[name], value) for name, value in values.items()}
     own = {opt.name for opt in options_of(AppConfig)}
-    config = updated(RunConfig(), {name: value for name, value in read.items() if name not in own})
+    config = config_of({name: value for name, value in read.items() if name not in own})
     app = updated(AppConfig(), {name: value for name, value in read.items() if name in own})
     config.check()
     app.check()

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from feddst.engines import EngineConfig
 from feddst.errors import OptionError
-from feddst.experiment.config import RunConfig
+from feddst.experiment.config import RunConfig, config_of
 from feddst.experiment.presets import TABLES, Row
-from feddst.options import check_list, flatten, hint, option, updated, validate
+from feddst.options import check_list, flatten, hint, option, validate
 
 CHECKPOINT_EVERY = 100
 CLASSES = {"mnist": 10, "cifar10": 10, "cifar100": 100}
@@ -151,7 +151,7 @@ class Request:
         options |= flatten(self.engine, "engine.")
         if self.data.dataset == "folder":
             options["data.dataset"] = "folder"
-        return updated(RunConfig(), {**options, **(changes or {}), "seed": seed})
+        return config_of({**options, **(changes or {}), "seed": seed})
 
     def describe_data(self) -> str:
         """The data in words, with what is special about this copy of them."""
