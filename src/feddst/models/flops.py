@@ -45,7 +45,7 @@ def _of_call(layer: Any, own: str, args: tuple[Any, ...], kwargs: Mapping[str, A
         values = given.data if isinstance(given, PackedSequence) else given
         return int(values.numel()) // layer.input_size * layer.get_parameter(own).numel()  # each step uses them all
     spread = given if isinstance(layer, _TRANSPOSED) else output
-    return spread.numel() // layer.weight.shape[0] * math.prod(layer.weight.shape)
+    return int(spread.numel() // layer.weight.shape[0] * math.prod(layer.weight.shape))
 
 
 def _of_attention(layer: nn.MultiheadAttention, own: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int:
