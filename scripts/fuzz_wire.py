@@ -109,8 +109,7 @@ def _paper_targets() -> Iterator[Target]:
     yield _target(f"{PAPER} dense", model.params, {}, {}, plain)
     for level in (0.8, 0.5):
         state = FedDST(sparsity=Sparsity(level)).init(model, seed=1)
-        drop = {name: budget // 20 for name, budget in state.budgets.items()}
-        work = replace(plain, readjust=Readjustment(1, drop, state.budgets))
+        work = replace(plain, readjust=_orders(state.masks))
         yield _target(f"{PAPER} {level}", state.params, {}, state.masks, work)
     yield _target(
         f"{PAPER} {level} gradient", state.params, {}, state.masks, replace(work, report=(Report("gradient"),))
@@ -190,7 +189,7 @@ def _drawn_masks(shapes: Mapping[str, tuple[int, ...]], shares: Mapping[str, flo
 
 def _orders(masks: Masks) -> Readjustment:
     budgets = {name: int(mask.sum()) for name, mask in masks.items()}
-    return Readjustment(1, {name: (budget + 4) // 5 for name, budget in budgets.items()}, budgets)
+    return Readjustment(1, {name: budget // 5 + 1 for name, budget in budgets.items()}, budgets)
 
 
 def _moved(masks: Masks, draws: np.random.Generator, *, more: int = 0) -> dict[str, Tensor]:
@@ -480,14 +479,15 @@ def _budget_fault(masks: Masks, asked: Asked) -> str | None:
     orders, sent = asked.work.readjust, asked.reference.broadcast
     for name, mask in masks.items():
         kept, held = int(mask.sum()), int(sent.masks[name].sum())
+        left, entered = int((sent.masks[name] & ~mask).sum()), int((mask & ~sent.masks[name]).sum())
         if orders is None or name in asked.work.keep:
             allowed = not bool((mask ^ sent.masks[name]).any())
-        elif orders.growth.grow_from == "any":
-            allowed = held - orders.drop[name] <= kept <= orders.budgets[name]
         else:
-            allowed = kept == orders.budgets[name]
+            short = orders.growth.grow_from == "any"
+            allowed = kept == orders.budgets[name] or (short and held - orders.drop[name] <= kept < held)
+            allowed = allowed and max(left, entered) <= orders.drop[name]
         if not allowed:
-            return f"the mask of {name} keeps {kept}"
+            return f"the mask of {name} keeps {kept}, of which {entered} are new; {left} have left"
     return None
 
 

@@ -24,6 +24,10 @@ class TrainingError(FeddstError):
     """Training cannot go on."""
 
 
+class DivergenceError(TrainingError):
+    """A client's training has left the numbers: what it holds or sends is not finite, or far too large."""
+
+
 class CheckpointError(FeddstError):
     """A run cannot be written, or continued from what is on disk."""
 
@@ -34,6 +38,10 @@ class DamageError(CheckpointError):
 
 class WireError(FeddstError):
     """Bytes that came over the wire are damaged, or not what was asked for."""
+
+
+class ExcessError(WireError):
+    """An update holds what an honest client sends only once its training has diverged."""
 
 
 class FlowerError(FeddstError):

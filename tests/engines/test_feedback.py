@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from feddst.engines import Assignment, Job, Outcome
+from feddst.engines import Assignment, Job, Outcome, Reply
 from feddst.engines.exchange import Parcels, answer
 from feddst.methods import FedAvgM, FedDST, Method
 from feddst.protocol import ClientState, LocalTraining, Tensors, Update
@@ -36,6 +36,7 @@ def test_what_does_not_arrive_comes_with_the_next_update(
         given = replace(assignment(method, wire=wire), state=state)
         reference = Parcels(module).open(given)
         reply = answer(reference, given, lambda job: train_client(module, job))
+        assert isinstance(reply, Reply)
         update = decode_update(reply.payload, Asked(reference, given.work, 0, 1000))
         row = remainder_of(reference, given.work, update.masks).read(reply.state)
         return update.params, torch.empty(0) if row is None else row.float(), reply.state
@@ -72,4 +73,5 @@ def test_an_update_that_no_server_would_take_leaves_what_was_kept(
         return Outcome(Update(0, sent.round, 20, huge), job.state, 0.0)
 
     reply = answer(reference, replace(given, state=state), trained)
+    assert isinstance(reply, Reply)
     assert reply.state is state

@@ -438,12 +438,48 @@ def test_a_mask_off_its_budget_is_refused(style: Any, place: tuple[int, int], va
 def test_published_growth_may_fall_short_of_its_budget_by_what_was_dropped(count: int, allowed: bool) -> None:
     orders = Readjustment(1, drop={"w": 2}, budgets={"w": 10}, growth=Growth(grow_from="any"))
     asked = replace(ASKED, work=replace(WORK, readjust=orders))
-    masks = {"w": torch.arange(40).reshape(4, 10) < count}
+    held = HELD["w"].reshape(-1).nonzero().reshape(-1).tolist()
+    others = (~HELD["w"]).reshape(-1).nonzero().reshape(-1).tolist()
+    left = 3 if count < 8 else 2
+    kept = torch.tensor(held[left:] + others[: count - 10 + left])
+    masks = {"w": torch.zeros(40, dtype=torch.bool).index_fill(0, kept, True).reshape(4, 10)}
     payload = encoded(replace(UPDATE, masks=masks, params={**UPDATE.params, "w": torch.zeros(count)}))
     if allowed:
         assert_same(decode_update(payload, asked).masks or {}, masks)
     else:
         refused(payload, f"the mask of w keeps {count} weights, its budget is 10", asked)
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("grow_from", ["inactive", "any"])
+def test_more_may_not_leave_and_enter_than_was_asked(style: Any, grow_from: Any) -> None:
+    """The budget is kept, but two weights are exchanged where one was to be: clients do not choose their masks."""
+    orders = Readjustment(1, drop={"w": 1}, budgets={"w": 10}, growth=Growth(grow_from=grow_from))
+    asked = replace(ASKED, work=replace(WORK, readjust=orders))
+    mask = MOVED["w"].clone()
+    mask[0, 4], mask[0, 5] = False, True
+    update = replace(UPDATE, masks={"w": mask})
+    refused(encoded(update, mask=style), "of w 2 weights left and 2 entered, at most 1 and 1 were to", asked)
+
+
+# ‖w, b‖² = 4² + 8² + … + 36² + 0.5² + 0.5² = 16·285 + 0.5, and so the norm is 67.5315; the weights are 0 in the answer.
+@pytest.mark.parametrize(("times", "allowed"), [(0.0, True), (2.5, True), (1.01, True), (0.99, False)])
+def test_an_update_far_from_what_was_sent_is_refused(times: float, allowed: bool) -> None:
+    update = replace(UPDATE, masks=None, params={"w": torch.zeros(10), "b": torch.zeros(2)})
+    asked = replace(ASKED, wire=WireConfig(max_change=times))
+    if allowed:
+        assert decode_update(encoded(update), asked).weight == 100
+    else:
+        refused(encoded(update), r"its weights are 67\.5 away .* at most 66\.9 allowed \(wire.max_change\)", asked)
+
+
+def test_what_has_grown_counts_from_zero() -> None:
+    """Where a weight has entered 0 was sent; what left is not missed. 700 is beyond ten times 67.53."""
+    values = [*torch.arange(4.0, 40.0, 4.0).tolist(), 700.0]
+    grown = replace(UPDATE, params={"w": torch.tensor(values), "b": torch.tensor([0.5, -0.5])})
+    refused(encoded(grown), r"its weights are 700 away", replace(ASKED, wire=WireConfig()))
+    less = replace(grown, params={**grown.params, "w": torch.tensor([*values[:-1], 600.0])})
+    assert decode_update(encoded(less), replace(ASKED, wire=WireConfig())).weight == 100
 
 
 def test_a_layer_whose_mask_is_not_sent_keeps_the_one_it_had() -> None:

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from feddst.errors import TrainingError
+from feddst.errors import DivergenceError, TrainingError
 from feddst.protocol import (
     Broadcast,
     ClientState,
@@ -53,14 +53,16 @@ class Reply:
 
 @dataclass(frozen=True)
 class Failure:
-    """What comes instead of a reply where clients are somebody else's machines: why there is none.
+    """What comes instead of a reply: why there is none.
 
-    `size` is how many bytes came all the same. If not `sent`, the client was not even given its assignment.
+    `size` is how many bytes came all the same. If not `sent`, the client was not even given its assignment. A client
+    that has `diverged` could not train the model that it was sent.
     """
 
     reason: str
     size: int = 0
     sent: bool = True
+    diverged: bool = False
 
 
 @dataclass(frozen=True)
@@ -140,10 +142,13 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Tally:
-    """A cohort's updates added up, and a receipt for each of its members, in their order; or why there are none."""
+    """A cohort's updates added up, and a receipt for each of its members, in their order, or why it sent nothing.
+
+    If there is a `failure` the cohort cannot go on.
+    """
 
     total: SparseSum
-    receipts: Sequence[Receipt]
+    receipts: Sequence[Receipt | Failure]
     failure: TrainingError | None = None
 
 
@@ -188,15 +193,20 @@ class Engine(Protocol):
 
 
 def replies_of(engine: Engine, assignments: Sequence[Assignment]) -> dict[int, Reply]:
-    """Have assignments carried out here, where none fails, and wait for all replies: by the assignment's index."""
+    """Have assignments carried out here, and wait for all replies, by the assignment's index; raises if one fails."""
     found: dict[int, Reply] = {}
+    failures: list[Failure] = []
 
     def keep(index: int, reply: Reply | Failure) -> bool:
-        assert isinstance(reply, Reply)
+        if isinstance(reply, Failure):
+            failures.append(reply)
+            return False
         found[index] = reply
         return True
 
     engine.train(assignments, keep)
+    for failure in failures:
+        raise (DivergenceError if failure.diverged else TrainingError)(failure.reason)
     return found
 
 

@@ -12,7 +12,7 @@ from feddst.engines.base import Job, Outcome
 from feddst.engines.readjust import growth_images, random_scores, readjust
 from feddst.engines.reports import make_reports
 from feddst.engines.ticket import take_ticket
-from feddst.errors import TrainingError
+from feddst.errors import DivergenceError
 from feddst.methods.lotteryfl import kept_masks
 from feddst.protocol import Growth, Masks, Positions, Readjustment, Tensors, Update, minibatches
 from feddst.protocol.minibatches import Indices
@@ -149,14 +149,14 @@ def _epochs(client: Client, epochs: Sequence[Sequence[Indices]], done: int) -> f
 def refuse_diverged(loss: float, epoch: int, client: int, round: int, lr: float) -> None:
     """Raise if an epoch's loss is not finite."""
     if not math.isfinite(loss):
-        raise TrainingError(
+        raise DivergenceError(
             f"client {client} diverged in round {round}, epoch {epoch}: its loss is {loss} (lower local.lr, now {lr:g})"
         )
 
 
-def diverged(name: str, client: int, round: int, lr: float) -> TrainingError:
+def diverged(name: str, client: int, round: int, lr: float) -> DivergenceError:
     """What to raise if a client's weights are not finite at the end."""
-    return TrainingError(
+    return DivergenceError(
         f"client {client} diverged in round {round}: {name} is not finite (lower local.lr, now {lr:g})"
     )
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection
 import numpy as np
 from torch import nn
 
-from feddst.engines.base import Assignment, Job, Outcome, Reply
-from feddst.errors import WireError
+from feddst.engines.base import Assignment, Failure, Job, Outcome, Reply
+from feddst.errors import DivergenceError, WireError
 from feddst.models import persistent_buffers
 from feddst.protocol import ClientState, generator
 from feddst.wire import Asked, Inbox, Layout, Reference, decode_update, encode_update, model_layout
@@ -35,7 +35,7 @@ class Parcels:
             return self._opened[key]
 
 
-def answer(reference: Reference, assignment: Assignment, train_client: Callable[[Job], Outcome]) -> Reply:
+def answer(reference: Reference, assignment: Assignment, train_client: Callable[[Job], Outcome]) -> Reply | Failure:
     """Carry out an assignment whose parcel has been opened, and encode the update."""
     sent = reference.broadcast
     job = Job(
@@ -49,7 +49,10 @@ def answer(reference: Reference, assignment: Assignment, train_client: Callable[
         initial=assignment.initial,
         positions=reference.positions,
     )
-    outcome = train_client(job)
+    try:
+        outcome = train_client(job)
+    except DivergenceError as error:
+        return Failure(str(error), diverged=True)
     draws = generator(job.seed, "update rounding", sent.round, job.client)
     if assignment.wire.feedback:
         payload, state = _encode_with_feedback(outcome, reference, assignment, draws)

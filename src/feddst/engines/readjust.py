@@ -30,18 +30,12 @@ def readjust(
 def drop(params: Tensors, velocity: Tensors, masks: Masks, orders: Readjustment) -> dict[str, Tensor]:
     """What is left of the masks of layers that are to be readjusted; the rest is zeroed."""
     kept: dict[str, Tensor] = {}
-    for name, dropped in orders.drop.items():
-        leaving, _ = exchanged(count_kept(masks[name][0]), dropped, orders.budgets[name])
+    for name in orders.drop:
+        leaving, _ = orders.exchange(name, count_kept(masks[name][0]))
         kept[name] = drop_smallest(params[name], masks[name], leaving)
     for name, mask in kept.items():
         _zero(params[name], velocity[name], masks[name] & ~mask)
     return kept
-
-
-def exchanged(active: int, dropped: int, budget: int) -> tuple[int, int]:
-    """Of a layer that has so many weights, how many leave, and how many enter after that, so that it has its budget."""
-    kept = max(0, min(active, budget - dropped))
-    return active - kept, budget - kept
 
 
 def grow(

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from feddst.data import Dataset
-from feddst.engines.base import Assignment, Deliver, Evaluation, Exam, Reply
+from feddst.engines.base import Assignment, Deliver, Evaluation, Exam, Failure, Reply
 from feddst.engines.conditions import reproducible
 from feddst.engines.exchange import Parcels, answer
 from feddst.engines.torch_client import train_client
@@ -34,7 +34,7 @@ class ReferenceEngine:
         for index, assignment in enumerate(assignments):
             deliver(index, self.answer(assignment))
 
-    def answer(self, assignment: Assignment) -> Reply:
+    def answer(self, assignment: Assignment) -> Reply | Failure:
         """Carry out one assignment."""
         with reproducible():
             placed = self._placed(assignment)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from feddst.engines.base import Job
-from feddst.errors import ModelError, TrainingError
+from feddst.errors import DivergenceError, ModelError
 from feddst.protocol import Report, Tensors, generator
 from feddst.protocol.minibatches import Indices, balanced
 
@@ -94,7 +94,7 @@ def signs(gradient: Tensors, bound: float, seed: int, round: int, client: int) -
     votes: dict[str, Tensor] = {}
     for name, g in sorted(gradient.items()):
         if not torch.isfinite(g).all():
-            raise TrainingError(f"client {client} diverged in round {round}: its gradient of {name} is not finite")
+            raise DivergenceError(f"client {client} diverged in round {round}: its gradient of {name} is not finite")
         uniform = torch.from_numpy(draws.random(tuple(g.shape), dtype=np.float32)).to(g.device)
         chance = (1 + (g.float() / bound).clamp(-1, 1)) / 2
         votes[name] = torch.where(uniform < chance, 1.0, -1.0)

@@ -63,7 +63,9 @@ class RunConfig:
         "what caps, tables and plots count as upload: bytes sent, the paper's formula, or the published code's sum",
     )
     min_clients: int = option(
-        1, "a round with fewer updates changes nothing, and stops the run if some were refused", at_least=1
+        1,
+        "a round with fewer updates changes nothing and does not count; three in a row end the run as failed",
+        at_least=1,
     )
     averaged: float = option(
         0.0,

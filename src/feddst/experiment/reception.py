@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 from feddst.data import Federation, Roster
 from feddst.engines import Failure, Reply, Tally
-from feddst.errors import TrainingError, WireError
+from feddst.errors import ExcessError, TrainingError, WireError
 from feddst.experiment.config import RunConfig
 from feddst.experiment.costs import Ledger
-from feddst.experiment.rounds import Arrival, Given, OpenRound
+from feddst.experiment.rounds import NAMED, Arrival, Given, OpenRound
 from feddst.protocol import ClientState, Update, count_active
 from feddst.wire import Asked, MaskHistory, decode_update, mask_bytes
 
@@ -18,14 +18,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Reception:
-    """Takes in what comes in the round that is open; of strangers nothing is taken as a reason to end the run."""
+    """Takes in what comes in the round that is open; nothing that a client sends is a reason to end the run."""
 
     opened: OpenRound
     config: RunConfig
     federation: Federation | Roster
     ledger: Ledger
     history: MaskHistory
-    strangers: bool
 
     def receive(self, place: int, reply: Reply | Failure) -> bool:
         """Take in one client's reply, in whatever order replies come. Returns whether it could be used."""
@@ -39,7 +38,8 @@ class Reception:
         try:
             update = self._read(reply.payload, given)
         except WireError as error:
-            self._refuse(place, len(reply.payload), loss, reply.state, str(error))
+            excess = isinstance(error, ExcessError)
+            self._refuse(place, len(reply.payload), loss, reply.state, str(error), diverged=excess)
             return False
         own = None if update.masks is None else count_active(update.masks)
         sizes, bits = (len(reply.payload), mask_bytes(reply.payload)), self._price(given, own)
@@ -55,9 +55,12 @@ class Reception:
         """Take in what came of a cohort."""
         self.opened.total = tally.total
         for place, (given, receipt) in enumerate(zip(self.opened.given, tally.receipts, strict=True)):
+            if isinstance(receipt, Failure):
+                self._fail(place, receipt)
+                continue
             loss, bits = receipt.loss if given.work.train else None, self._price(given, receipt.own)
             if receipt.refusal:
-                self._refuse(place, receipt.bytes, loss, receipt.state, receipt.refusal)
+                self._refuse(place, receipt.bytes, loss, receipt.state, receipt.refusal, diverged=True)
                 continue
             sizes = receipt.bytes, receipt.mask_bytes
             self._take(place, Arrival(given.client, *sizes, bits, receipt.weight, loss, receipt.state), receipt.own)
@@ -71,9 +74,7 @@ class Reception:
         try:
             self.opened.total.add(downlink.unrounded(update))
         except TrainingError as error:
-            if self.strangers:
-                raise WireError(str(error)) from None
-            raise TrainingError(f"client {given.client} diverged in round {self.opened.number}: {error}") from None
+            raise ExcessError(str(error)) from None
         return update
 
     def _price(self, given: Given, own: Mapping[str, int] | None) -> int:
@@ -88,21 +89,25 @@ class Reception:
         """Note that a client has not answered as it should, or could not be asked; what it computed is not known."""
         given = self.opened.given[place]
         if failure.sent:
-            self._note_refusal(given.client, failure.reason)
+            self._note_refusal(given.client, failure.reason, diverged=failure.diverged)
             self.opened.arrivals[place] = Arrival(given.client, failure.size, 0, 0, 0, None, ClientState())
             return
         log.warning("round %d: client %d was not asked: %s", self.opened.number, given.client, failure.reason)
-        self.opened.unsent.add(place)
+        self.opened.unsent[place] = f"client {given.client} was not asked: {failure.reason}"
 
-    def _refuse(self, place: int, size: int, loss: float | None, state: ClientState, reason: str) -> None:
+    def _refuse(
+        self, place: int, size: int, loss: float | None, state: ClientState, reason: str, *, diverged: bool
+    ) -> None:
         """Note an update that cannot be used."""
         client = self.opened.given[place].client
-        self._note_refusal(client, reason)
+        self._note_refusal(client, reason, diverged=diverged)
         self._take(place, Arrival(client, size, 0, 0, 0, loss, state), None)
 
-    def _note_refusal(self, client: int, reason: str) -> None:
-        log.warning("round %d: the update of client %d was refused: %s", self.opened.number, client, reason)
-        self.opened.refusals.append(f"client {client}'s because {reason}")
+    def _note_refusal(self, client: int, reason: str, *, diverged: bool) -> None:
+        say = log.warning if len(self.opened.refusals) < NAMED else log.info
+        say("round %d: the update of client %d was refused: %s", self.opened.number, client, reason)
+        self.opened.refusals.append(reason if f"client {client} " in reason else f"client {client}: {reason}")
+        self.opened.diverged += diverged
         self.history.forget(client)
 
     def _take(self, place: int, arrival: Arrival, own: Mapping[str, int] | None) -> None:

@@ -8,6 +8,9 @@ from feddst.protocol import ClientState, ClientWork, Masks, SparseSum
 from feddst.protocol.tensors import movement
 from feddst.wire import Downlink
 
+NAMED = 3
+"""So many refused updates of a round are told one by one."""
+
 
 @dataclass(frozen=True)
 class Arrival:
@@ -48,9 +51,10 @@ class Given:
 class OpenRound:
     """A round between its broadcast and its end; `given` and `arrivals` by place in the round.
 
-    `unsent` are the places whose client could not be sent anything; a broadcast costs `download_price` by formula. At
-    the end it is known whether the server's masks are others (`mask_moved`), and of the layers whose masks may be, how
-    many weights entered and left (`moved`).
+    `unsent` are the places whose client could not be sent anything, and why; a broadcast costs `download_price` by
+    formula. `refusals` say whose updates could not be used, and why; so many of these clients have `diverged`. At the
+    end it is known whether the updates were `used`, whether the server's masks are others (`mask_moved`), and of the
+    layers whose masks may be, how many weights entered and left (`moved`).
     """
 
     number: int
@@ -61,11 +65,18 @@ class OpenRound:
     price: tuple[ClientWork, Mapping[str, int] | None, int] | None = None
     arrivals: dict[int, Arrival] = field(default_factory=dict)
     refusals: list[str] = field(default_factory=list)
+    diverged: int = 0
+    used: bool = True
     late: int = 0
-    unsent: set[int] = field(default_factory=set)
+    unsent: dict[int, str] = field(default_factory=dict)
     download_price: int = 0
     mask_moved: bool = False
     moved: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def mostly_diverged(self) -> bool:
+        """Whether more than half of the clients that answered have diverged."""
+        return 2 * self.diverged > len(self.arrivals)
 
     def in_order(self) -> list[Arrival]:
         """What has arrived, in the order of places."""

@@ -22,7 +22,7 @@ def row_of(ended: OpenRound, scores: Scores, ledger: Ledger, *, densities: Densi
         density=densities.prunable,
         entered=sum(entered for entered, _ in ended.moved.values()),
         left=sum(left for _, left in ended.moved.values()),
-        clients=ended.total.updates,
+        clients=ended.total.updates if ended.used else 0,
         refused=len(ended.refusals),
         upload_bytes=ledger.up.total,
         upload_mask_bytes=ledger.up.masks,

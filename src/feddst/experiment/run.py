@@ -23,7 +23,8 @@ from feddst.experiment.exams import Examiner
 from feddst.experiment.forewarning import emptied
 from feddst.experiment.metrics import GIB, Row, Summary, summarise
 from feddst.experiment.reception import Reception
-from feddst.experiment.rounds import Arrival, Given, OpenRound
+from feddst.experiment.recovery import Recovery, why_unused
+from feddst.experiment.rounds import NAMED, Arrival, Given, OpenRound
 from feddst.experiment.rows import row_of
 from feddst.experiment.storage import Checkpoint, RunDirectory, identity_of
 from feddst.experiment.wording import counted
@@ -67,8 +68,10 @@ class Run:
 
     For engines that train whole cohorts `open_cohort` and `receive_all` stand in for the first two.
 
-    Where clients are `strangers`, on machines of their own, none of them can end the run: a round that comes to nothing
-    leaves the model as it was. `spare` clients are asked in each round beyond those that are needed.
+    A round that comes to nothing leaves the model as it was, or as it last could be trained, and does not count.
+    Several in a row end the run: the first, if there is nothing to go back to, unless clients are `strangers`, on
+    machines of their own, who may do better the next time. `spare` clients are asked in each round beyond those that
+    are needed.
 
     `stopped_by` is `rounds` or `cap` once the run has come to its end, else empty.
     """
@@ -118,6 +121,7 @@ class Run:
         self._open: OpenRound | None = None
         self._facts: MaskFacts | None = None
         self._coming: tuple[ServerState, list[Participant]] | None = None
+        self._recovery = Recovery()
         self.stopped_by = self._why_stop()
         if self.stopped_by:
             least = self._next_upload() / GIB
@@ -183,6 +187,7 @@ class Run:
                     "%s was begun before there were checksums: damage to it cannot be seen", self.directory.path
                 )
         self.rows = rows
+        self._recovery.go_on_from(rows, None if saved is None else saved.sound)
         done = self.state.round - 1
         self.stopped_by = self._why_stop()
         if self.rows and not self.stopped_by and not self._scheduled(done):
@@ -270,17 +275,25 @@ class Run:
         for place, given in enumerate(self._open.given):
             if place not in self._open.unsent:
                 self._book_download(given.client, given.download)
-        enough = self._enough(self._open)
+        if (unnamed := len(self._open.refusals) - NAMED) > 0:
+            log.warning("round %d: refused besides: %s", self._open.number, counted(unnamed, "update"))
+        least = self.config.min_clients if self._open.number else 1
+        why = why_unused(self._open, least)
+        self._open.used = not why
         for arrival in self._open.in_order():
             if arrival.weight:
                 self._ledger.up.add(arrival.bytes, arrival.mask_bytes)
                 self._ledger.book_upload(arrival.client, arrival.bits)
             else:
                 self._ledger.up.add_unused(arrival.bytes)
-            self._keep(arrival, used=enough and arrival.weight > 0)
-        before, total = self.state, self._open.total
-        after = self.method.aggregate(before, total) if enough else before.next()
-        self.state = with_average(before, after, self.config.averaged)
+            self._keep(arrival, used=not why and arrival.weight > 0)
+        before = self.state
+        if why:
+            self.state = self._recovery.after(why, self._open, before, patient=self._strangers)
+        else:
+            self._recovery.note_use(before)
+            after = self.method.aggregate(before, self._open.total)
+            self.state = with_average(before, after, self.config.averaged)
         if not before.round and (line := emptied(self.state)):
             log.warning("%s", line)
         self._open.note_movement(before.masks, self.state.masks)
@@ -320,6 +333,7 @@ class Run:
         if self.directory is not None and self._chronicle is not None:
             ledger, (bitmaps, holders) = self._ledger.as_dict(), self._history.as_parts()
             checkpoint = Checkpoint(self.state, self.clients, ledger, bitmaps, holders, self._chronicle.digest)
+            checkpoint = replace(checkpoint, sound=self._recovery.sound)
             self.directory.save(checkpoint, self._identity)
 
     def summary(self) -> Summary:
@@ -339,9 +353,7 @@ class Run:
 
     def _reception(self) -> Reception:
         assert self._open is not None
-        return Reception(
-            self._open, self.config, self.federation, self._ledger, self._history, strangers=self._strangers
-        )
+        return Reception(self._open, self.config, self.federation, self._ledger, self._history)
 
     def _facts_of(self, sent: Broadcast) -> MaskFacts:
         """What follows from the masks of a broadcast, worked out once for as long as they do not move."""
@@ -394,21 +406,6 @@ class Run:
             self._coming = self.state, found
         return self._coming[1]
 
-    def _enough(self, ended: OpenRound) -> bool:
-        """Whether there are updates enough to average. Raises if there would be, had none been refused."""
-        updates, least = ended.total.updates, self.config.min_clients if ended.number else 1
-        if updates >= least:
-            return True
-        found = f"round {ended.number} has {counted(updates, 'update')}, fewer than min_clients ({least})"
-        if self._strangers and not ended.number:
-            raise TrainingError(
-                f"{found}, and without it {self.config.method} has no mask to begin with; start it again"
-            )
-        if not self._strangers and ended.refusals and updates + len(ended.refusals) >= least:
-            raise TrainingError(f"{found}; refused: {'; '.join(ended.refusals)}")
-        log.warning("%s: the model stays as it is", found)
-        return False
-
     def _next_upload(self) -> int:
         """The most bits that the round about to begin can upload, as `accounting` counts them."""
         sent = self.method.broadcast(self.state)
@@ -433,7 +430,7 @@ class Run:
 
     def _why_stop(self) -> str:
         """Why no other round is played, if that is so: the rounds are done, or one more might pass the cap."""
-        if self.config.rounds and self.state.round > self.config.rounds:
+        if self.config.rounds and self._recovery.counted >= self.config.rounds:
             return "rounds"
         cap = self.config.cap_gib * GIB
         return "cap" if cap and self._uploaded() + self._next_upload() > cap else ""

@@ -46,6 +46,8 @@ _NAMED = 12
 _GROUPS = ("params", "buffers", "masks", "extra")
 _KEPT = {"client": "tensors", "feedback": "feedback"}
 """What a client keeps, by what it is called in a checkpoint."""
+_SOUND = "sound "
+"""Before the groups of a state that the run may go back to."""
 _SHARED = "shared"
 """What several clients keep is there once, by number."""
 
@@ -58,7 +60,8 @@ class Checkpoint:
     """All that a run needs to go on, after the round before `state.round`.
 
     `bitmaps` are the masks that the server remembers, by name, the oldest first; `holders` says which of them each
-    client holds. `told` is the digest of the details so far, None in a checkpoint from before there were checksums.
+    client holds. `sound` is the last state whose model most clients could train. `told` is the digest of the details so
+    far, None in a checkpoint from before there were checksums.
     """
 
     state: ServerState
@@ -67,6 +70,7 @@ class Checkpoint:
     bitmaps: Mapping[int, bytes] = field(default_factory=dict)
     holders: Mapping[int, int] = field(default_factory=dict)
     told: str | None = None
+    sound: ServerState | None = None
 
 
 class RunDirectory:
@@ -140,14 +144,15 @@ class RunDirectory:
         for journal in (self._details, self._rows):
             journal.settle()
         state = checkpoint.state
-        tensors: dict[str, Tensor] = {}
-        for group in _GROUPS:
-            tensors |= {f"{group}/{name}": value for name, value in getattr(state, group).items()}
+        tensors = _tensors_of(state)
         for client, kept in sorted(checkpoint.clients.items()):
             for kind in _KEPT:
                 tensors |= {f"{kind} {client}/{name}": value for name, value in getattr(kept, _KEPT[kind]).items()}
+        if checkpoint.sound is not None:
+            tensors |= {f"{_SOUND}{key}": value for key, value in _tensors_of(checkpoint.sound).items()}
         tensors = _on_cpu(tensors)
         shared = _take_out_shared(tensors)
+        unmoved = _take_out_unmoved(tensors)
         for name, bitmap in checkpoint.bitmaps.items():
             tensors[f"bitmap/{name}"] = torch.frombuffer(bytearray(bitmap), dtype=torch.uint8)
         about = {
@@ -161,6 +166,7 @@ class RunDirectory:
             "holders": list(checkpoint.holders.items()),
             "shared": shared,
             "told": checkpoint.told,
+            "sound": _about_sound(checkpoint.sound, unmoved),
         }
         write_atomically(self.checkpoint, pack_sealed(tensors, json.dumps(about)), keep=self.earlier_checkpoint)
 
@@ -309,6 +315,26 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     return about, tensors
 
 
+def _tensors_of(state: ServerState) -> dict[str, Tensor]:
+    """Everything in a state that is a tensor, by group and name."""
+    return {f"{group}/{name}": value for group in _GROUPS for name, value in getattr(state, group).items()}
+
+
+def _about_sound(sound: ServerState | None, unmoved: list[str]) -> dict[str, Any] | None:
+    """What is not in tensors of the state that a run may go back to; of `unmoved` ones there are those of the last."""
+    return None if sound is None else {"round": sound.round, "budgets": dict(sound.budgets), "unmoved": unmoved}
+
+
+def _take_out_unmoved(tensors: dict[str, Tensor]) -> list[str]:
+    """Have what a run may go back to there once where it is as in its last state; returns the names of that."""
+    keys = [key for key in tensors if key.startswith(_SOUND)]
+    last = {key: tensors.get(key.removeprefix(_SOUND)) for key in keys}
+    found = [key for key in keys if (now := last[key]) is not None and torch.equal(now, tensors[key])]
+    for key in found:
+        del tensors[key]
+    return [key.removeprefix(_SOUND) for key in found]
+
+
 def _take_out_shared(tensors: dict[str, Tensor]) -> list[list[str]]:
     """Have each bitmap that clients keep there once; returns what each stands for, in the order of their numbers."""
     found: dict[bytes, list[str]] = {}
@@ -337,10 +363,13 @@ def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _restored(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Checkpoint:
-    groups: dict[str, dict[str, Tensor]] = {group: {} for group in (*_GROUPS, "bitmap")}
+    sound = about.get("sound")
+    there = {f"{_SOUND}{key}": tensors[key] for key in sound["unmoved"]} if sound else {}
+    old_groups = [f"{_SOUND}{group}" for group in _GROUPS]
+    groups: dict[str, dict[str, Tensor]] = {group: {} for group in (*_GROUPS, *old_groups, "bitmap")}
     clients: dict[int, dict[str, dict[str, Tensor]]] = {}
     shared = {key: f"{_SHARED}/{number}" for number, keys in enumerate(about.get("shared", [])) for key in keys}
-    everything = {**tensors, **{key: tensors[source] for key, source in shared.items()}}
+    everything = {**tensors, **there, **{key: tensors[source] for key, source in shared.items()}}
     for key, value in everything.items():
         group, _, name = key.partition("/")
         if group == _SHARED:
@@ -351,6 +380,7 @@ def _restored(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Checkp
         else:
             groups[group][name] = value
     bitmaps = groups.pop("bitmap")
+    old = {group: groups.pop(f"{_SOUND}{group}") for group in _GROUPS}
     return Checkpoint(
         ServerState(round=about["round"], seed=about["seed"], budgets=about["budgets"], **groups),
         {client: ClientState(**kept) for client, kept in clients.items()},
@@ -358,4 +388,5 @@ def _restored(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Checkp
         {name: bitmaps[str(name)].numpy().tobytes() for name in about["bitmaps"]},
         dict(about["holders"]),
         about.get("told"),
+        ServerState(round=sound["round"], seed=about["seed"], budgets=sound["budgets"], **old) if sound else None,
     )

@@ -64,6 +64,14 @@ class Readjustment:
     budgets: Mapping[str, int]
     growth: Growth = Growth()
 
+    def exchange(self, layer: str, active: int) -> tuple[int, int]:
+        """Of a layer that has so many weights, how many leave, and how many enter after that to fill its budget."""
+        if layer not in self.drop:
+            return 0, 0
+        budget = self.budgets[layer]
+        kept = max(0, min(active, budget - self.drop[layer]))
+        return active - kept, budget - kept
+
 
 @dataclass(frozen=True)
 class Report:

@@ -30,6 +30,12 @@ class WireConfig:
     remember: int = option(
         8, "how many masks the server remembers, to send clients that hold one of them the difference", at_least=0
     )
+    max_change: float = option(
+        10.0,
+        "an update is refused if its weights are further from those that were sent than this many times the norm of "
+        "all that were (at least 1); 0: however far they are",
+        at_least=0,
+    )
     feedback: bool = option(False, "a client keeps what its codec left out of an update, and adds it to its next one")
 
     def check(self) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from feddst.errors import ModelError, WireError
+from feddst.errors import ExcessError, ModelError, WireError
 from feddst.protocol import Tensors
 from feddst.wire.codecs import OTHERS, codec_coded
 from feddst.wire.header import CHECKED, SIZE, Header, Kind, Packing, pack_checksum, padding, read_header
@@ -154,7 +154,7 @@ def refuse_large(tensors: Tensors, limit: float) -> None:
     if all(_peak(value) < limit for value in [*map(torch.cat, small.values()), *whole]):
         return
     name = next(name for name, value in looked_at.items() if not _peak(value) < limit)
-    raise WireError(f"{name} holds {_peak(tensors[name]):g}: not a number, or too large to average")
+    raise ExcessError(f"{name} holds {_peak(tensors[name]):g}: not a number, or too large to average")
 
 
 def check_size(layout: Layout) -> None:

@@ -1,5 +1,6 @@
 """A broadcast as both ends hold it during a round: what updates are written and read against."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -135,6 +136,11 @@ class Reference:
     def values(self) -> Tensors:
         """Its parameters, packed."""
         return packed(self.broadcast.params, self.positions)
+
+    @cached_property
+    def norm(self) -> float:
+        """The Euclidean norm of its parameters."""
+        return math.sqrt(sum(float(value.double().square().sum()) for value in self.broadcast.params.values()))
 
     def values_under(self, positions: Positions) -> Tensors:
         """Its parameters packed under masks at these positions."""

@@ -1,15 +1,17 @@
 """Updates: from a client's tensors to bytes, and from a stranger's bytes to a checked update."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from feddst.errors import WireError
-from feddst.protocol import ClientWork, Masks, Readjustment, Update, count_active, positions_of
+from feddst.errors import ExcessError, WireError
+from feddst.protocol import ClientWork, Masks, Readjustment, Tensors, Update, count_active, positions_of
 from feddst.protocol.fixedpoint import ROOM
+from feddst.protocol.tensors import movement
 from feddst.wire.bits import most_bits_needed
 from feddst.wire.codecs import codec_coded, codec_named
 from feddst.wire.config import WireConfig
@@ -55,13 +57,34 @@ class Asked:
         return self.reference.answer_layout(self.work)
 
     def check_masks(self, masks: Masks) -> None:
-        """Raise unless the masks of layers that were not to be readjusted are those that were sent."""
-        asked: set[str] = set()
-        for orders in (self.work.readjust, self.work.ticket):
-            asked |= set() if orders is None else set(orders.budgets)
-        for layer, mask in masks.items():
-            if layer not in asked and not torch.equal(mask, self.reference.broadcast.masks[layer]):
-                raise WireError(f"{layer} comes with a mask of its own, which nobody asked for")
+        """Raise if more weights of a layer left or entered than were to; a ticket's mask is the client's own."""
+        own = {} if self.work.ticket is None else self.work.ticket.budgets
+        for layer, (entered, left) in movement(self.reference.broadcast.masks, masks).items():
+            if layer not in own:
+                self._check_exchange(layer, entered, left)
+
+    def _check_exchange(self, layer: str, entered: int, left: int) -> None:
+        """Raise if more weights entered or left than were to."""
+        orders = self.work.readjust
+        if (orders is None or layer not in orders.drop) and (entered or left):
+            raise WireError(f"{layer} comes with a mask of its own, which nobody asked for")
+        most_out, most_in = (0, 0) if orders is None else orders.exchange(layer, self.reference.active[layer])
+        if left > most_out or entered > most_in:
+            raise WireError(
+                f"of {layer} {left} weights left and {entered} entered, at most {most_out} and {most_in} were to"
+            )
+
+    def check_change(self, params: Tensors, masks: Masks | None) -> None:
+        """Raise if packed weights, under these masks if not those sent, are too far from what was sent."""
+        sent = self.reference.norm
+        most = math.inf if self.wire is None or not self.wire.max_change else self.wire.max_change * max(sent, 1.0)
+        if norm_of(params.values()) + sent <= most:  # then their difference is not longer either
+            return
+        change = norm_of(
+            value.float().reshape(-1) - _before(self.reference, name, masks).reshape(-1)
+            for name, value in params.items()
+        )
+        refuse_far(change, most)
 
     def check_count(self, layer: str, count: int) -> None:
         """Raise unless the mask that a client sends may keep so many weights of a layer."""
@@ -76,11 +99,25 @@ class Asked:
             raise WireError(f"{layer} comes with a mask, but is dense")
         if orders is None:
             raise WireError(f"{layer} comes with a mask of its own, which nobody asked for")
-        most = orders.budgets.get(layer, active)
-        survivors = min(active, most - orders.drop.get(layer, 0))
+        most = orders.budgets[layer] if layer in orders.drop else active
+        survivors = active - orders.exchange(layer, active)[0]
         least = most if orders.growth.grow_from == "inactive" else survivors
         if not least <= count <= most:
             raise WireError(f"the mask of {layer} keeps {count} weights, its budget is {most}")
+
+
+def norm_of(tensors: Iterable[Tensor]) -> float:
+    """The Euclidean norm of all values together; infinite or not a number if that of a tensor is."""
+    rows = [value.detach().reshape(-1).float() for value in tensors]
+    return math.sqrt(sum(float(row @ row) for row in rows))
+
+
+def refuse_far(change: float, most: float) -> None:
+    """Raise unless a change's norm is at most so large."""
+    if not change <= most:
+        raise ExcessError(
+            f"its weights are {change:.3g} away from those that were sent, at most {most:.3g} allowed (wire.max_change)"
+        )
 
 
 def encode_update(
@@ -137,6 +174,7 @@ def decode_update(payload: bytes | memoryview, asked: Asked) -> Update:
     groups = _groups(sections, layout, asked.reference, masks)
     named = {f"{name} of {group}": value for group, tensors in groups.items() for name, value in tensors.items()}
     refuse_large(named, LARGEST_TERM / header.weight)
+    asked.check_change(groups["params"], masks)
     return Update(
         client=asked.client,
         round=header.round,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from feddst import _native
-from feddst.engines.readjust import exchanged, readjust
+from feddst.engines.readjust import readjust
 from feddst.protocol import Readjustment, count_active, packed, positions_of
 
 POINT = (1, 1, 1, 1, 0, 0)
@@ -121,10 +121,7 @@ def test_the_same_leave_and_enter(name: str, seed: int, isa: str) -> None:
     client = Client.of(case, seed)
     orders, session = client.orders(case), begun(net, client, case, isa)
     active = count_active(client.masks)
-    moves = [
-        exchanged(active[layer], orders.drop[layer], orders.budgets[layer]) if layer in orders.drop else None
-        for layer in SHAPES
-    ]
+    moves = [orders.exchange(layer, active[layer]) if layer in orders.drop else None for layer in SHAPES]
     found = {layer: torch.empty(SHAPES[layer], dtype=torch.bool) for layer in orders.drop}
     session.readjust(client.inputs, client.labels, order, moves, bytes_of(found))
 

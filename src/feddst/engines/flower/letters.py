@@ -7,7 +7,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 
 from feddst.engines.base import Failure, Reply
 from feddst.engines.flower.orders import Orders, read_orders, write_orders
-from feddst.errors import WireError
+from feddst.errors import DivergenceError, WireError
 from feddst.protocol import ClientState
 
 WORK, HELLO = "train.feddst", "query.feddst"
@@ -58,7 +58,8 @@ def reply_letter(message: Message, reply: Reply) -> Message:
 def read_reply(message: Message) -> Reply | Failure:
     """What came back, from a stranger: a reply whose payload is still to be decoded, or why there is none."""
     if message.has_error():
-        return Failure(f"the client failed: {_last_line(message.error.reason or f'error {message.error.code}')}")
+        reason = _last_line(message.error.reason or f"error {message.error.code}")
+        return Failure(f"the client failed: {reason}", diverged=DivergenceError.__name__ in reason)
     try:
         payload = _unwrapped(message.content)
     except WireError as error:

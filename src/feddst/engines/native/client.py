@@ -14,7 +14,6 @@ from feddst.engines.base import Job, Outcome
 from feddst.engines.client import Client, beginning, grown_by, outcome, train
 from feddst.engines.native.beginnings import Beginnings
 from feddst.engines.native.chain import Chain
-from feddst.engines.readjust import exchanged
 from feddst.models import load
 from feddst.protocol import Masks, Positions, Readjustment, Tensors, count_active, packed, positions_of
 from feddst.protocol.minibatches import Indices
@@ -89,7 +88,7 @@ class NativeClient(Client):
             super().readjust(orders, last_batch)
             return
         moves = [
-            exchanged(active, orders.drop[name], orders.budgets[name]) if name in orders.drop else None
+            orders.exchange(name, active) if name in orders.drop else None
             for name, active in zip(self.bench.chain.weights, self.structure.active, strict=True)
         ]
         masks = {name: torch.empty(self.bench.shapes[name], dtype=torch.bool) for name in orders.drop}

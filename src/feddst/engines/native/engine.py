@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from feddst import _native
 from feddst.data import Dataset
-from feddst.engines.base import Assignment, Deliver, Evaluation, Exam, Reply
+from feddst.engines.base import Assignment, Deliver, Evaluation, Exam, Failure, Reply
 from feddst.engines.conditions import reproducible
 from feddst.engines.exchange import Parcels, answer
 from feddst.engines.native.beginnings import Beginnings
@@ -65,7 +65,7 @@ class NativeEngine:
         bench: Workbench = self._own.bench
         return bench
 
-    def _answer(self, parcels: Parcels, assignment: Assignment) -> Reply:
+    def _answer(self, parcels: Parcels, assignment: Assignment) -> Reply | Failure:
         placed = replace(
             assignment,
             inputs=assignment.inputs.to(torch.float32).contiguous(),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from feddst.engines.base import Cohort, Receipt, Tally
+from feddst.engines.base import Cohort, Failure, Receipt, Tally
 from feddst.engines.stacked.audit import audit
 from feddst.engines.stacked.bundle import bundled
 from feddst.engines.stacked.carriage import carried, correct
@@ -15,10 +15,10 @@ from feddst.engines.stacked.feedback import Left, add_kept, keeping, left_out
 from feddst.engines.stacked.seats import Seat
 from feddst.engines.stacked.share import Share
 from feddst.engines.stacked.training import Trained
-from feddst.errors import TrainingError, WireError
+from feddst.errors import ExcessError, TrainingError
 from feddst.methods.lotteryfl import kept_masks
-from feddst.protocol import ClientState, Key, Masks, Place, SparseSum, Stack, count_active
-from feddst.wire import WireConfig
+from feddst.protocol import ClientState, Key, Masks, Place, SparseSum, Stack, count_active, packed, positions_of
+from feddst.wire import Asked, WireConfig
 from feddst.wire.codecs import codec_named
 from feddst.wire.masks import encode_masks
 from feddst.wire.payload import payload_size, refuse_large
@@ -44,12 +44,14 @@ class Tallies:
             SparseSum(cohort.reference.broadcast.masks, cohort.reference.positions, count_holders=cohort.count_holders)
             for cohort in cohorts
         ]
-        self._receipts: list[dict[int, Receipt]] = [{} for _ in cohorts]
+        self._receipts: list[dict[int, Receipt | Failure]] = [{} for _ in cohorts]
         self._failures: dict[int, TrainingError] = {}
 
     def take(self, trained: Trained) -> None:
         """Add up what these members send."""
-        self._failures |= trained.failures
+        for row, error in trained.failures.items():
+            seat = trained.seats[row]
+            self._receipts[seat.cohort][seat.place] = Failure(str(error), diverged=True)
         for shares in self._shares(trained):
             arrived = _arrived(list(shares.values()))
             for number, share in shares.items():
@@ -62,7 +64,7 @@ class Tallies:
         """The members of each cohort that can go on, by its number; those with the same wire together."""
         rows: dict[int, list[int]] = {}
         for row, seat in enumerate(trained.seats):
-            if seat.cohort not in self._failures:
+            if seat.cohort not in self._failures and row not in trained.failures:
                 rows.setdefault(seat.cohort, []).append(row)
         everybody = [row for mine in rows.values() for row in mine]
         index = torch.tensor(everybody, dtype=torch.int64, device=self._columns.device)
@@ -75,7 +77,7 @@ class Tallies:
 
     def _take(self, number: int, share: Share, arrived: Arrived) -> None:
         stacks = _stacks(share, arrived)
-        refused = _refused(share, stacks)
+        refused = _refused(share, stacks, arrived)
         self._receipts[number] |= refused
         if refused:
             share = share.without(refused)
@@ -162,13 +164,14 @@ def _kept_places(share: Share) -> dict[Key, Place]:
     return places
 
 
-def _refused(share: Share, stacks: Sequence[Stack]) -> dict[int, Receipt]:
+def _refused(share: Share, stacks: Sequence[Stack], arrived: Arrived) -> dict[int, Receipt]:
     """Receipts for updates that hold what no server would take, by their senders' places."""
     peaks = zip(*(stack.peaks for stack in stacks), strict=True)
+    far = _far(share, stacks)
     refused: dict[int, Receipt] = {}
     for i, (row, seat, each) in enumerate(zip(share.rows, share.seats, peaks, strict=True)):
         limit = LARGEST_TERM / _weight(seat)
-        if not all(peak < limit for peak in each):
+        if i in far or not all(peak < limit for peak in each):
             named = {
                 f"{name} of {group}": stack.values[i, place.columns]
                 for stack in stacks
@@ -176,9 +179,29 @@ def _refused(share: Share, stacks: Sequence[Stack]) -> dict[int, Receipt]:
             }
             try:
                 refuse_large(named, limit)
-            except WireError as error:
+                asked = Asked(share.cohort.reference.on_cpu(), seat.work, seat.client, _weight(seat), share.cohort.wire)
+                asked.check_change(*_packed(share, i, arrived.theta))
+            except ExcessError as error:
                 refused[seat.place] = replace(_receipt(share, row), weight=0, refusal=str(error))
     return refused
+
+
+def _far(share: Share, stacks: Sequence[Stack]) -> set[int]:
+    """Which of them may hold weights too far from those that were sent, as far as norms tell."""
+    times, sent = share.cohort.wire.max_change, share.cohort.reference.norm
+    if not times or not share.layout.params:
+        return set()
+    lengths = torch.linalg.vector_norm(stacks[0].values.float(), dim=1).tolist()
+    return {i for i, length in enumerate(lengths) if not length + sent <= times * max(sent, 1.0)}
+
+
+def _packed(share: Share, i: int, theta: Tensor) -> tuple[dict[str, Tensor], Masks | None]:
+    """One member's weights as they arrive, packed, and its masks if they are not those it was sent."""
+    row = share.rows[i]
+    values = {name: value[0] for name, value in share.flat.views(theta[row : row + 1].cpu()).items()}
+    masks = share.masks(row)
+    found = packed({field.name: values[field.name] for field in share.layout.params}, positions_of(masks))
+    return found, masks if share.trained.changed[row] else None
 
 
 def _receipt(share: Share, row: int) -> Receipt:

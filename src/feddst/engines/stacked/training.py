@@ -18,7 +18,7 @@ from feddst.engines.stacked.flat import Flat
 from feddst.engines.stacked.plan import epoch_losses, plan
 from feddst.engines.stacked.seats import Images, Seat
 from feddst.engines.stacked.stage import Stage, Trainer
-from feddst.errors import TrainingError
+from feddst.errors import DivergenceError
 from feddst.models import load
 from feddst.protocol import Readjustment, Report
 from feddst.protocol.keys import torch_seed
@@ -27,15 +27,15 @@ from feddst.protocol.minibatches import Indices, cuts
 T = TypeVar("T")
 
 
-class Failures(dict[int, TrainingError]):
-    """Why cohorts, by their numbers, cannot go on; the others can."""
+class Failures(dict[int, DivergenceError]):
+    """Why clients, by their rows, send nothing; the others do."""
 
-    def unless(self, seat: Seat, attempt: Callable[[], T]) -> T | None:
-        """What comes of an attempt for one seat; None if its cohort cannot go on because of that."""
+    def unless(self, row: int, attempt: Callable[[], T]) -> T | None:
+        """What comes of an attempt for one of them; None if it has diverged."""
         try:
             return attempt()
-        except TrainingError as error:
-            self.setdefault(seat.cohort, error)
+        except DivergenceError as error:
+            self.setdefault(row, error)
             return None
 
 
@@ -44,7 +44,7 @@ class Trained:
     """Seats after their round, and their models in the same order.
 
     `changed` says whose masks are not those they were sent; `losses` are those of last epochs; `reports` hold what work
-    asked for beside the weights, [M, width] each. `failures` are the cohorts in which somebody cannot go on.
+    asked for beside the weights, [M, width] each. `failures` are those who have diverged.
     """
 
     seats: Sequence[Seat]
@@ -108,10 +108,10 @@ class Classroom:
         losses = self._trainer.epochs(stage, steps, local, mu).double().cpu().numpy()
         found = epoch_losses(losses, steps.lengths, sequences)
         if not np.isfinite(losses).all():
-            for seat, each in zip(seats, found, strict=True):
+            for row, (seat, each) in enumerate(zip(seats, found, strict=True)):
                 for epoch, loss in enumerate(each, done + 1):
                     which = loss, epoch, seat.client, seat.broadcast.round, local.lr
-                    failures.unless(seat, partial(refuse_diverged, *which))
+                    failures.unless(row, partial(refuse_diverged, *which))
         return found
 
     def _readjust(
@@ -156,7 +156,7 @@ class Classroom:
                 weights = self._flat.views(stage.theta[row : row + 1])
                 name = next(name for name, value in weights.items() if not torch.isfinite(value).all())
                 error = diverged(name, seat.client, seat.broadcast.round, seat.work.local.lr)
-                failures.setdefault(seat.cohort, error)
+                failures.setdefault(row, error)
 
     def _changed(self, stage: Stage, seats: Sequence[Seat], before: Tensor | None) -> list[bool]:
         if seats[0].work.ticket is not None:
@@ -186,7 +186,7 @@ class Classroom:
         if report.kind == "sign":
             for row, seat in enumerate(seats):
                 named = {name: value[0] for name, value in self._flat.views(gradients[row : row + 1]).items()}
-                votes = failures.unless(seat, partial(signs, named, report.bound, *seat.draw))
+                votes = failures.unless(row, partial(signs, named, report.bound, *seat.draw))
                 self._flat.fill(gradients[row], votes or {})
         return gradients
 
