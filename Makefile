@@ -29,9 +29,9 @@ lint: $(READY) ## ruff and mypy
 # In a browser too where there is one.
 test: lint ## lint, then all tests but those of test-flower
 	$(BIN)/python -m pytest --numprocesses 2 -m '$(if $(CHROMIUM),not deployment,not deployment and not browser)'
-	@$(if $(CHROMIUM),true,echo 'There is no Chromium here: reports were not looked at in a browser.')
+	@$(if $(CHROMIUM),true,echo 'There is no Chromium here: pages were not looked at in a browser.')
 
-test-browser: $(READY) ## the tests that look at a report in Chromium
+test-browser: $(READY) ## the tests that look at pages in Chromium
 	$(BIN)/python -m pytest -m browser
 
 test-flower: $(READY) ## the tests that start Flower's own processes: minutes

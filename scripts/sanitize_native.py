@@ -4,11 +4,13 @@
 
 Everything happens in a temporary directory: the module is built there, and lies there beside a copy of the package,
 which goes before the installed one. The tests run to the first finding, which aborts them; the exit status is 0 only
-if there is none and every test has passed. Needs GCC (Clang links its sanitizers in another way), CMake and nanobind.
+if there is none and every test has passed. Needs GCC (Clang links its sanitizers in another way), and CMake and
+nanobind, which `make` installs.
 """
 
 import argparse
 import hashlib
+import importlib.util
 import json
 import os
 import re
@@ -57,11 +59,11 @@ class Outcome:
 
 def build(folder: Path) -> tuple[Path, str]:
     """The sanitized module, and the compiler that made it."""
-    found = _run([sys.executable, "-m", "nanobind", "--cmake_dir"])
+    cmake, found = find_cmake(), find_nanobind()
     generator = ["-G", "Ninja"] if shutil.which("ninja") else []
     options = ["-DFEDDST_SANITIZE=ON", f"-DPython_EXECUTABLE={sys.executable}", f"-Dnanobind_DIR={found}"]
-    _run(["cmake", "-S", str(ROOT), "-B", str(folder), *generator, *options])
-    _run(["cmake", "--build", str(folder)])
+    _run([cmake, "-S", str(ROOT), "-B", str(folder), *generator, *options])
+    _run([cmake, "--build", str(folder)])
     [module] = folder.glob("_native*.so")
     for name in (b"__asan_", b"__ubsan_"):
         if name not in module.read_bytes():
@@ -69,6 +71,22 @@ def build(folder: Path) -> tuple[Path, str]:
     cache = (folder / "CMakeCache.txt").read_text()
     [compiler] = re.findall(r"^CMAKE_CXX_COMPILER:\w+=(.+)$", cache, re.MULTILINE)
     return module, compiler
+
+
+def find_cmake() -> str:
+    """CMake beside this Python, where `make` installs it, or on the path."""
+    places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    found = shutil.which("cmake", path=places)
+    if found is None:
+        raise SetupError("CMake is missing: pip install cmake")
+    return found
+
+
+def find_nanobind() -> str:
+    """The directory of nanobind's files for CMake."""
+    if importlib.util.find_spec("nanobind") is None:
+        raise SetupError("nanobind is missing: pip install nanobind")
+    return _run([sys.executable, "-m", "nanobind", "--cmake_dir"])
 
 
 def libraries(compiler: str) -> list[str]:

@@ -1108,6 +1108,7 @@ DEFINED: dict[str, set[str]] = {
     "CHANGELOG.md": {"0.1", "1.0"},
     "README.md": {"261,840", "3.0", "48 bytes", "80 %", "90 %"},
     "docs/export.md": {"0.1307", "0.3081", "1,024", "10,000", "64 MiB"},
+    "docs/extend-method.md": {"0.9"},
     "docs/how.md": {f"0.{digit}" for digit in "1245678"} | {"0.05", "0.56", "0.9", "32,730", "48 bytes", "52,350"},
     "docs/own.md": {"0.9"},
     "docs/research.md": {"0.9", "0.95", "0.98", "95 %", "100 %"},

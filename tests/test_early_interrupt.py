@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from feddst import early_interrupt
+
 HELD = """
 import builtins, os, signal, sys
 real = builtins.__import__
@@ -32,6 +34,16 @@ def interrupted(handler: str, program: str) -> subprocess.CompletedProcess[str]:
 def test_an_interrupt_during_imports_is_one_line(program: str) -> None:
     done = interrupted("default_int_handler", program)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "feddst: interrupted\n")
+
+
+def test_little_is_imported_before_an_interrupt_is_waited_for() -> None:
+    script = (
+        "import importlib.util, signal, sys, threading; before = set(sys.modules); "
+        "spec = importlib.util.spec_from_file_location('early', sys.argv[1]); "
+        "spec.loader.exec_module(importlib.util.module_from_spec(spec)); print(sorted(set(sys.modules) - before))"
+    )
+    told = [sys.executable, "-I", "-S", "-c", script, str(Path(early_interrupt.__file__))]
+    assert subprocess.check_output(told, text=True, timeout=120) == "[]\n"
 
 
 def test_other_programs_hear_of_it_as_ever() -> None:

@@ -114,3 +114,19 @@ def test_a_wheel_with_something_missing_or_something_else_is_refused() -> None:
     ]:
         [fault] = faults(wrong, suffix)
         assert words in fault
+
+
+@pytest.mark.parametrize("tool", ["cmake", "nanobind"])
+def test_make_installs_what_the_sanitizers_need_and_one_line_says_what_is_missing(
+    tool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    needed = {re.split(r"\W", line)[0] for line in PROJECT["project"]["optional-dependencies"]["dev"]}
+    assert tool in needed
+    script = runpy.run_path(str(ROOT / "scripts/sanitize_native.py"))
+    if tool == "cmake":
+        monkeypatch.setattr("shutil.which", lambda name, path: None)
+    else:
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("sys.argv", ["sanitize_native.py"])
+    assert script["main"]() == 2
+    assert re.fullmatch(rf"error: (CMake|nanobind) is missing: pip install {tool}\n", capsys.readouterr().err)

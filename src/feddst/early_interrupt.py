@@ -1,13 +1,13 @@
 """Ctrl-C while the program is still being imported, which takes a second or two: one line instead of a traceback.
 
 Importing this module does it. Only the program `feddst` is watched; in a program of somebody else's nothing changes.
+What is imported here is small, since an interrupt before its end is still a traceback.
 """
 
 import os
 import signal
 import sys
 import threading
-from pathlib import Path
 from types import FrameType
 
 INTERRUPTED = 130
@@ -28,7 +28,7 @@ def unwatch() -> None:
 
 def _is_program() -> bool:
     # Python says "-m" for as long as `python -m feddst` looks for what to run, which imports the package.
-    return bool(sys.argv) and (sys.argv[0] == "-m" or Path(sys.argv[0]).name == "feddst")
+    return bool(sys.argv) and (sys.argv[0] == "-m" or os.path.basename(sys.argv[0]) == "feddst")
 
 
 def _untouched() -> bool:

@@ -1,5 +1,7 @@
 """Federations: what clients get, and the user's own splits."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -92,3 +94,21 @@ def test_bad_clients_are_named() -> None:
         Federation.from_clients(OWN, TEST, [np.array([0.0]), np.array([1])])
     with pytest.raises(DataError, match="client 0 has no test images"):
         Federation.from_clients(OWN, (TEST[0][2:], TEST[1][2:]))
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "said"),
+    [
+        (None, TEST, "clients: train must hold a pair .* for each client, got NoneType"),
+        (OWN, None, r"clients: test must be a pair \(inputs, labels\) of arrays or tensors, got NoneType"),
+        (OWN, TEST[0], r"clients: test must be a pair \(inputs, labels\) of arrays or tensors, got ndarray"),
+    ],
+)
+def test_what_is_no_pair_is_refused_by_its_name(train: Any, test: Any, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        Federation.from_clients(train, test)
+
+
+def test_a_federation_is_shown_in_one_line() -> None:
+    clients = Federation.from_clients(OWN, TEST, name="mine")
+    assert repr(clients) == f"Federation(2 clients, {clients.dataset!r})"

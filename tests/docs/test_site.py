@@ -1,7 +1,9 @@
 """The site is built without a warning, every link within it leads somewhere, and it loads nothing from elsewhere."""
 
+import io
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,9 +13,13 @@ from html.parser import HTMLParser
 from importlib import import_module
 from inspect import ismodule
 from pathlib import Path
+from typing import Literal
 from urllib.parse import unquote, urldefrag
 
+import numpy as np
 import pytest
+from PIL import Image
+from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).parents[2]
 LOADING = {"link": "href"} | dict.fromkeys(("script", "img", "iframe", "source", "video", "audio"), "src")
@@ -104,6 +110,24 @@ def test_what_lies_outside_the_docs_is_on_the_site(site: Path) -> None:
     table = (site / "results/table1-paper/table/index.html").read_text()
     assert "<table>" in table
     assert "quickstartclient_apppy" in links_of(site / "examples/flower/index.html").places
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(("scheme", "lightness"), [("light", (200, 255)), ("dark", (0, 70))])
+def test_a_plot_has_the_ground_of_its_page(
+    site: Path, scheme: Literal["light", "dark"], lightness: tuple[int, int]
+) -> None:
+    with sync_playwright() as started:
+        found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
+        browser = started.chromium.launch(
+            executable_path=found, args=["--no-sandbox", "--disable-background-networking"]
+        )
+        page = browser.new_page(color_scheme=scheme)
+        page.goto((site / "index.html").as_uri())
+        shown = page.locator("article img").first.screenshot()
+        browser.close()
+    low, high = lightness
+    assert low <= np.median(np.array(Image.open(io.BytesIO(shown)).convert("L"))) <= high
 
 
 @pytest.mark.parametrize(

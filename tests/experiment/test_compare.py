@@ -65,6 +65,7 @@ def test_every_entry_runs_with_every_seed_as_it_would_alone(
 
 def test_the_reports_hold_every_curve(config: CompareConfig, small_data: Dataset, tmp_path: Path) -> None:
     comparison = compare(config, out=tmp_path, model=network, data=small_data)
+    assert repr(comparison) == f"Comparison({', '.join(config.methods)}: seeds 0, 1, finished, in {tmp_path})"
     report = json.loads((tmp_path / "comparison.json").read_text())
     assert report["finished"] is True
     assert report["config"]["seeds"] == [0, 1]

@@ -15,6 +15,7 @@ from feddst.experiment.plots import (
     looks_of,
     new_figure,
 )
+from feddst.experiment.presets import TABLES, table_rows
 
 
 def row(number: int, mib: float, accuracy: float | None) -> Row:
@@ -80,8 +81,13 @@ def test_lines_of_one_colour_differ_in_style_and_say_so() -> None:
     looks = list(looks_of(names))
     assert len({(style, colour) for _, style, colour in looks}) == len(names)
     assert [name for name, _, _ in looks[: len(COLOURS)]] == names[: len(COLOURS)]
-    assert looks[len(COLOURS)] == ("row 7 (dashed)", "--", COLOURS[0])
-    assert looks[-1] == ("row 14 (dotted)", ":", COLOURS[0])
+    assert looks[len(COLOURS)] == ("row 9 (dashed)", "--", COLOURS[0])
+    assert looks[-1] == ("row 18 (dotted)", ":", COLOURS[0])
+
+
+def test_no_table_of_the_paper_has_two_rows_of_one_colour() -> None:
+    most = max(len(table_rows(table, published)) for table in TABLES for published in (False, True))
+    assert len(set(COLOURS)) == len(COLOURS) >= most
 
 
 @pytest.mark.parametrize(("caps", "scale"), [((0.001, 0.01), "linear"), ((0.0002, 0.01), "log")])

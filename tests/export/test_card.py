@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import markdown  # type: ignore[import-untyped]
 import pytest
 import torch
 
@@ -61,9 +62,11 @@ def test_names_are_shown_as_they_are_and_never_as_markup(own_run: Any, tmp_path:
     card = made.card.read_text()
     assert (
         "4 classes, in the order of the scores: "
-        r"\<script\>alert(1)\</script\>, \[x\](http\://x) \# Best model, a\|b\*c\*\`d\`, \[31mred \&amp; \@me."
+        r"&lt;script&gt;alert(1)&lt;/script&gt;, \[x\](http\://x) \# Best model, a\|b\*c\*\`d\`, "
+        r"\[31mred &amp;amp; \@me."
     ) in card
     assert r"Data: \_pets\_," in card
+    assert "<script" not in markdown.markdown(card)
 
 
 def test_the_numbers_are_the_runs(mnist_run: feddst.Result, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import json
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from feddst.experiment.details import Detail, LayerLife, PixelMap
+from feddst.experiment.storage import RunDirectory
 from feddst.methods import METHODS
 from feddst.report import write_report
 from feddst.report.content import content
@@ -305,9 +306,12 @@ def test_runs_without_rounds_or_details_say_so(seen: Seen, make_run: MakeRun) ->
     assert seen.complaints == []
 
 
-def test_names_of_marks_that_are_close_do_not_overprint(seen: Seen, make_run: MakeRun) -> None:
+def test_names_of_marks_that_are_close_do_not_overprint(
+    seen: Seen, make_run: MakeRun, unseal_run: Callable[[Path], RunDirectory]
+) -> None:
     counts = (0,) * 19 + (4,)
     run = make_run("run", [0.99], [Detail(1, clients=counts)])
+    unseal_run(run)
     rows = (run / "metrics.jsonl").read_text()
     (run / "metrics.jsonl").write_text(rows.replace('"accuracy_worst": 0.495', '"accuracy_worst": 0.98'))
     page = seen.open(write_report(run))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from feddst.experiment.details import Detail, PixelMap, write_detail
+from feddst.experiment.seals import Journal
 from feddst.report.content import collect, content
 from feddst.report.curves import kept
 from feddst.report.life import ROUNDS, mask_life
@@ -147,8 +148,7 @@ def test_masks_and_clients_are_as_the_details_have_them(comparison: Path) -> Non
 
 def test_details_of_a_round_that_has_no_row_yet_are_left_out(make_run: MakeRun) -> None:
     run = make_run("run", [0.5], [detail(1)], finished=False)
-    with (run / "details.jsonl").open("a") as file:
-        file.write(write_detail(detail(2)))
+    Journal(run / "details.jsonl").append(write_detail(detail(2)))
     assert [each["round"] for each in content([run])["entries"][0]["clients"]] == [1]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from feddst.errors import CheckpointError
+from feddst.experiment.plots import COLOURS
 from feddst.report import document, write_report
 from feddst.report.content import content
 from feddst.report.document import SCRIPTS, build, embedded
@@ -55,6 +56,11 @@ def test_embedded_json_has_no_way_out_of_its_element() -> None:
     assert json.loads(text)["name"] == HOSTILE + "<!--\u2028"
     with pytest.raises(ValueError, match="not JSON compliant"):
         embedded(float("nan"))
+
+
+def test_each_colour_of_pictures_has_one_on_dark_ground_that_scripts_use() -> None:
+    assert len(document.DARK_COLOURS) == len(COLOURS)
+    assert f"const COLOURS = {len(COLOURS)};" in (Path(document.__file__).parent / "page/chart.js").read_text()
 
 
 def test_every_script_is_part_of_the_page() -> None:

@@ -179,6 +179,16 @@ def test_filling_that_is_not_zero_is_refused(codec: Quantiser, byte: int) -> Non
 
 
 @quantisers
+def test_a_scale_of_zero_does_not_hide_filling_that_is_not_zero(codec: Quantiser) -> None:
+    data = bytearray(codec.encode([torch.ones(1)], generator(0, "test")))
+    data[:2] = bytes(2)
+    assert codec.decode(memoryview(data), [1])[0].tolist() == [0]
+    data[-1] ^= 1
+    with pytest.raises(WireError, match="not filled with zeros"):
+        codec.decode(memoryview(data), [1])
+
+
+@quantisers
 @settings(max_examples=40)
 @given(section=st.binary(min_size=66, max_size=66))
 def test_any_bytes_are_finite_numbers_or_refused(codec: Quantiser, section: bytes) -> None:

@@ -61,8 +61,8 @@ class Dataset:
 
         uint8 images [N, H, W] get a channel dimension. Without `classes`, the labels that occur number them.
         """
-        train_images, train_labels = _as_pair(name, "train", train)
-        test_images, test_labels = _as_pair(name, "test", test)
+        train_images, train_labels = as_pair(name, "train", train)
+        test_images, test_labels = as_pair(name, "test", test)
         if not classes:
             largest = max((int(y.max()) for y in (train_labels, test_labels) if y.numel()), default=-1)
             classes = tuple(str(label) for label in range(largest + 1))
@@ -139,23 +139,23 @@ class Dataset:
         return ("train", self.train_images, self.train_labels), ("test", self.test_images, self.test_labels)
 
 
-def _as_pair(name: str, part: str, pair: Pair) -> tuple[Tensor, Tensor]:
+def as_pair(name: str, part: str, pair: Pair) -> tuple[Tensor, Tensor]:
     """Images and labels as tensors; whatever else was given is refused by name."""
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise DataError(
-            f"{name}: {part} must be a pair (inputs, labels) of arrays or tensors, got {_name_of(pair)}; "
+            f"{name}: {part} must be a pair (inputs, labels) of arrays or tensors, got {name_of(pair)}; "
             "of a torch Dataset, stack its items first"
         )
     images, labels = pair
     if isinstance(images, tuple | dict):
         raise DataError(
-            f"{name}: {part} inputs must be one array or tensor [N, ...], got {_name_of(images)}: "
+            f"{name}: {part} inputs must be one array or tensor [N, ...], got {name_of(images)}: "
             "networks with several inputs are not supported"
         )
     return _as_images(name, images), _as_labels(name, labels)
 
 
-def _name_of(value: object) -> str:
+def name_of(value: object) -> str:
     """What was given, in words."""
     length = f" of {len(value)}" if isinstance(value, tuple | list | dict) else ""
     return f"{type(value).__name__}{length}"
@@ -179,7 +179,7 @@ def _as_tensor(name: str, array: Array) -> Tensor:
     try:
         array = np.asarray(array)
     except ValueError as error:
-        raise DataError(f"{name}: {_name_of(array)} is no array of numbers: {error}") from None
+        raise DataError(f"{name}: {name_of(array)} is no array of numbers: {error}") from None
     try:
         native = array.astype(array.dtype.newbyteorder("="), copy=False)
         # torch warns about arrays it could write to by mistake, so those are copied.

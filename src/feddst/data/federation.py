@@ -1,6 +1,6 @@
 """A data set and its division among clients: what an experiment trains and tests on."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import cast
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from feddst.data.config import DataConfig
 from feddst.data.copies import with_copies
-from feddst.data.dataset import Dataset, Pair
+from feddst.data.dataset import Dataset, Pair, as_pair, name_of
 from feddst.data.partition import Indices, Partition, all_versions, count_classes, held_class_tests
 from feddst.errors import DataError
 
@@ -39,6 +39,9 @@ class Federation:
             _check_indices(f"client {client}: train", train[client], len(self.dataset.train_labels))
             _check_indices(f"client {client}: test", test[client], len(self.dataset.test_labels))
 
+    def __repr__(self) -> str:
+        return f"Federation({self.num_clients:,} clients, {self.dataset!r})"
+
     @classmethod
     def from_clients(
         cls,
@@ -56,7 +59,10 @@ class Federation:
         `client_test` holds each client's positions in the test set; without it a client is tested on all test
         images of the classes it holds.
         """
-        one_test = (test[0][:1], test[1][:1])  # enough to compare with; the whole is checked once, below
+        if not isinstance(train, Iterable):
+            raise DataError(f"{name}: train must hold a pair (inputs, labels) for each client, got {name_of(train)}")
+        test_images, test_labels = as_pair(name, "test", test)
+        one_test = (test_images[:1], test_labels[:1])  # enough to compare with; the whole is checked once, below
         owned = [
             Dataset.from_arrays(pair, one_test, name=f"{name}: client {client}", classes=classes)
             for client, pair in enumerate(train)
@@ -68,7 +74,7 @@ class Federation:
                 torch.cat([data.train_images for data in owned]),
                 torch.cat([data.train_labels for data in owned]),
             ),
-            test,
+            (test_images, test_labels),
             name=name,
             classes=classes,
             mean=mean,

@@ -119,6 +119,11 @@ class Comparison:
     data: str = ""
     reproducible: bool = True
 
+    def __repr__(self) -> str:
+        seeds = ", ".join(map(str, self.config.seeds))
+        state = "finished" if self.finished else "stopped early"
+        return f"Comparison({', '.join(self.config.methods)}: seeds {seeds}, {state}, in {self.path})"
+
     def of(self, label: str) -> list[Curve[Row]]:
         """The curves of one entry, one a seed."""
         return [curve for curve in self.curves if curve.label == label]

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Okabe and Ito's palette, which colour-blind readers can tell apart; its yellow is too faint for lines."""
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C5A2B", "#7B4FB5")
+"""Okabe and Ito's palette, which colour-blind readers can tell apart, with a brown and a purple in place of its yellow,
+which is too faint for lines: no table of the paper has more rows than there are colours."""
 STYLES = {"-": "", "--": " (dashed)", ":": " (dotted)", "-.": " (dashes and dots)"}
 """How lines are drawn, and what their names then end with."""
 GREY = "#8a8a8a"

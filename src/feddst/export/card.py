@@ -1,6 +1,7 @@
 """The card beside an exported model: what it is, what it was trained on, how good it is, and how to load it."""
 
 import dataclasses
+import html
 import json
 import re
 import shlex
@@ -229,7 +230,8 @@ def _terms(origin: Origin) -> str:
 def _plain(text: str) -> str:
     """A name that somebody else has chosen, so that Markdown shows it as it is, in its line: no markup, tag or link."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return re.sub(r"[\\`*_\[\]<>#|&~!$:@]", r"\\\g<0>", line)
+    # Entities for what HTML reads: not every Markdown knows a backslash before them.
+    return html.escape(re.sub(r"[\\`*_\[\]#|~!$:@]", r"\\\g<0>", line), quote=False)
 
 
 def _sent(total: int, masks: int) -> str:

@@ -59,9 +59,18 @@ class Quantiser(ValueCodec):
         codes = self._unpack(np.frombuffer(data[2 * blocks :], dtype=np.uint8))
         if blocks and codes.max() > 2 * self.top:
             raise WireError(f"a level is {codes.max()}, beyond the highest, {2 * self.top}")
+        self._check_filling(codes, counts)
         steps = torch.from_numpy((halves.astype(np.uint32) << 16).view(np.float32)) / self.top
         levels = torch.from_numpy(codes).float().sub_(self.top).view(-1, BLOCK)
-        return _out_of_blocks(levels.mul_(steps[:, None]), counts)
+        return _parts_of(levels.mul_(steps[:, None]), counts)
+
+    def _check_filling(self, codes: NDArray[np.uint8], counts: Sequence[int]) -> None:
+        """Raise unless level 0 fills each last block. Levels are looked at, since a scale of 0 hides what they are."""
+        end = 0
+        for count in counts:
+            start, end = end, end + _blocks(count) * BLOCK
+            if (codes[start + count : end] != self.top).any():
+                raise WireError("the last block of a tensor is not filled with zeros")
 
     def received(self, tensors: Sequence[Tensor], draws: Sequence[np.random.Generator]) -> list[Tensor]:
         blocks = in_blocks(tensors)
@@ -142,18 +151,6 @@ def block_scales(blocks: Tensor) -> Tensor:
 def round_stochastically(blocks: Tensor, scales: Tensor, uniform: Tensor, top: int) -> Tensor:
     """Levels −top … top as float32 [..., blocks, BLOCK]; `uniform` is in [0, 1), of the same shape."""
     return (blocks * (top / scales)[..., None]).add_(uniform).floor_().clamp_(-top, top)
-
-
-def _out_of_blocks(blocks: Tensor, counts: Sequence[int]) -> list[Tensor]:
-    flat, start = blocks.view(-1), 0
-    tensors: list[Tensor] = []
-    for count in counts:
-        end = start + _blocks(count) * BLOCK
-        if flat[start + count : end].any():
-            raise WireError("the last block of a tensor is not filled with zeros")
-        tensors.append(flat[start : start + count])
-        start = end
-    return tensors
 
 
 def _blocks(count: int) -> int:

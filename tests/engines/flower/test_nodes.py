@@ -132,6 +132,29 @@ def test_no_introduction_is_lost_in_the_bustle_of_a_round(
     assert 7 in grid.at_work
 
 
+class Stuttering(Moving):
+    """A grid that delivers every answer twice."""
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Sequence[Message]:
+        return [message for message in super().pull_messages(message_ids) for _ in range(2)]
+
+
+def test_what_is_said_twice_counts_once(
+    configure: Configure, make_grid: Any, start: Callable[..., After], alike: Alike, expected: Result
+) -> None:
+    seen = start(make_grid(kind=Stuttering), configure())
+    assert alike(seen.weights, expected.model.state_dict())
+    assert [(row.clients, row.refused) for row in seen.rows] == [(6, 0)] * 3
+
+
+def test_an_update_that_comes_again_when_there_are_enough_is_left_alone(
+    configure: Configure, make_grid: Any, start: Callable[..., After]
+) -> None:
+    flower = FlowerConfig(wait=5, deadline=0.5, spare=1)
+    seen = start(make_grid(kind=Stuttering), configure(cohort__size=5), flower=flower)
+    assert [row.clients for row in seen.rows] == [5] * 3
+
+
 def test_rounds_are_not_burnt_while_nobody_is_there(
     configure: Configure, make_grid: Any, start: Callable[..., After]
 ) -> None:

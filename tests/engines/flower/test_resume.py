@@ -185,10 +185,13 @@ def test_a_damaged_memory_is_named_and_does_not_stop_the_others(
     assert f"{damaged.name} is damaged" in caplog.text
 
 
-def test_a_client_that_diverges_does_not_end_the_run(configure: Configure, play: Play) -> None:
-    on_grid = play(configure(method="fedavgm", local__lr=1e30, rounds=2))
-    assert [(row.clients, row.refused) for row in on_grid.rows] == [(0, 6)] * 2
-    assert all(bool(torch.isfinite(value).all()) for value in on_grid.weights[-1].values())
+def test_a_run_whose_clients_all_diverge_ends_as_failed_with_their_reasons(
+    configure: Configure, play: Play, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = configure(method="fedavgm", local__lr=1e30, rounds=2)
+    with pytest.raises(TrainingError, match=r"round 3: 6 of the 6 clients .* the 2 rounds before it; client \d.* lower loc"):
+        play(config)
+    assert caplog.text.count("that answered diverged: the model stays as it is") == 2
 
 
 def test_two_servers_do_not_write_to_one_directory(configure: Configure, play: Play, tmp_path: Path) -> None:

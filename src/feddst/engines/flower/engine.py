@@ -79,8 +79,7 @@ class FlowerEngine:
                 for answer in answers:
                     if enough:
                         enough -= self.take(answer, deliver)
-                    else:
-                        self._out.pop(answer.name)
+                    elif self._out.pop(answer.name, None) is not None:
                         self._come_late(answer)
                 if not enough:
                     break

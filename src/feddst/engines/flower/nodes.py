@@ -87,7 +87,10 @@ class Nodes:
         self._settle()
 
     def _hear(self, answer: Answer) -> None:
-        node, _ = self._asked.pop(answer.name)
+        """Note what a node says of itself; nothing where nobody asked, or it has answered before."""
+        node, _ = self._asked.pop(answer.name, (None, None))
+        if node is None:
+            return
         if answer.message is None:
             log.warning("node %d cannot be used: %s", node, answer.fault)
         else:

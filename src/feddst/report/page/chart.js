@@ -1,7 +1,7 @@
 // Lines over an axis, with bands, caps and a cursor that reads all of them.
 
 const DASHES = ["", "7 4", "2 3", "8 3 2 3"];
-const COLOURS = 7;
+const COLOURS = 9;
 const LETTERS = 26;
 const FAR = 40; // pixels before the end of the axis: a line that ends earlier is led to its name
 const SAMPLE = 16; // pixels of a line in front of its name
