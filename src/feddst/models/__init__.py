@@ -11,12 +11,13 @@ from feddst.models.federable import (
     persistent_buffers,
     prunable_layers,
 )
-from feddst.models.flops import multiply_adds, training_flops
+from feddst.models.flops import forward_flops, multiply_adds, training_flops
 
 __all__ = [
     "ModelConfig",
     "ModuleSource",
     "check_fit",
+    "forward_flops",
     "initial_model",
     "load",
     "make_module",
