@@ -29,6 +29,7 @@ from feddst.cli.flower import (
 from feddst.cli.help import help_text, overview
 from feddst.cli.listings import MethodsArguments, methods_command, presets_command
 from feddst.cli.logs import LogArguments
+from feddst.cli.model import model_command, model_options
 from feddst.cli.options import OptionsArguments, options_command
 from feddst.cli.report import ANY_NUMBER, ReportArguments, report_command
 from feddst.cli.reproduce import reproduce_command, reproduce_options, study_command, study_options
@@ -118,6 +119,13 @@ COMMANDS: dict[str, Command] = {
         "show how the images are divided among the clients",
         lambda: options_of(ShowArguments),
         show_command,
+    ),
+    "model show": Command(
+        "model show [--preset NAME] [--config FILE] [options]",
+        "show each parameter of a run's network, whether it is sparse, and what a forward pass costs",
+        model_options,
+        model_command,
+        unneeded={"out": "nothing is written", "resume": "nothing is trained"},
     ),
     "methods": Command(
         "methods [--costs] [--markdown]",

@@ -1,10 +1,11 @@
 """The paper's networks, and what makes any `nn.Module` federable."""
 
-from feddst.models.build import network
+from feddst.models.build import network, network_name
 from feddst.models.config import ModelConfig
 from feddst.models.federable import (
     ModuleSource,
     check_fit,
+    dense_reasons,
     initial_model,
     load,
     make_module,
@@ -17,12 +18,14 @@ __all__ = [
     "ModelConfig",
     "ModuleSource",
     "check_fit",
+    "dense_reasons",
     "forward_flops",
     "initial_model",
     "load",
     "make_module",
     "multiply_adds",
     "network",
+    "network_name",
     "persistent_buffers",
     "prunable_layers",
     "training_flops",
