@@ -60,8 +60,8 @@ COMMANDS: dict[str, Command] = {
         unneeded={"resume": AGAIN},
     ),
     "reproduce": Command(
-        "reproduce table1|table2|table3|alpha|sparsity|schedule [--reading paper|published] [--seeds N] [options]",
-        "make the paper's tables and sweeps again; the same command goes on with what was stopped",
+        "reproduce table1|table2|table3|alpha|sparsity|schedule|compatibility [--reading paper|published] [options]",
+        "make the paper's tables and figures again; the same command goes on with what was stopped",
         reproduce_options,
         reproduce_command,
         words=1,
