@@ -18,11 +18,12 @@ import numpy as np
 import pytest
 import torch
 
-from feddst.experiment.config import RunConfig
+from feddst.experiment.anatomy import anatomy_of
+from feddst.experiment.config import RunConfig, config_of
 from feddst.experiment.presets import preset_options
 from feddst.experiment.reproduce import Record, load_record
 from feddst.experiment.reproduce.paired import Difference, paired_difference
-from feddst.experiment.reproduce.paper import PAPER
+from feddst.experiment.reproduce.paper import FORWARD_MFLOPS, PAPER
 from feddst.experiment.reproduce.record import RecordedRow, plain_options
 from feddst.experiment.reproduce.table import cell
 from feddst.experiment.reproduce.table import difference as table_difference
@@ -62,6 +63,20 @@ def on(*pages: str) -> Callable[[Claim], Claim]:
     def keep(claim: Claim) -> Claim:
         for page in pages:
             CLAIMS[page].append(claim)
+        return claim
+
+    return keep
+
+
+COMMANDS: dict[Claim, tuple[str, ...]] = {}
+"""Claims that rest on no record: commands that compute their figures on the spot, which the page must name."""
+
+
+def computed_by(*commands: str) -> Callable[[Claim], Claim]:
+    """Marks a claim whose figures these commands show to anyone, without training."""
+
+    def keep(claim: Claim) -> Claim:
+        COMMANDS[claim] = commands
         return claim
 
     return keep
@@ -252,6 +267,38 @@ def table_2_as_the_text_has_it() -> Iterator[str]:
     yield "by {} at 4 GiB, and no longer at 16 GiB, {}.".format(*helped)
     seeds = ends(name, "grasp")
     yield f"ten seeds end between {seeds[0]:.0f} and {seeds[-1]:.0f} % ({found(name, 'grasp')[-1]} at 16 GiB)"
+
+
+@on(RESULTS)
+def feddst_with_fedprox() -> Iterator[str]:
+    for name, first, ends in (("table1-paper", "ahead of FedProx by", "MNIST"), ("table2-paper", "by", "CIFAR-10")):
+        caps = (record(name).caps[0], record(name).caps[-1])
+        gains = [difference(name, "feddst+fedprox", "fedprox", cap) for cap in caps]
+        assert all(lead.low > 0 for lead in leads(name, "feddst+fedprox", "fedprox", *record(name).caps))
+        points = " points" if ends == "MNIST" else ""
+        yield f"{first} {gains[0]}{points} at {caps[0]:g} GiB and {gains[1]} at {caps[1]:g} GiB on {ends}"
+
+
+SHOWN = "feddst model show --preset table2-feddst"
+
+
+@on(RESULTS)
+@computed_by(SHOWN, f"{SHOWN} --sparsity.distribution uniform", f"{SHOWN}-published")
+def what_a_forward_pass_costs() -> Iterator[str]:
+    for table, data in (("table1", "MNIST"), ("table2", "CIFAR-10"), ("table3", "CIFAR-100")):
+        text, code = (preset_options(f"{table}-feddst{suffix}", "run") for suffix in ("", "-published"))
+        spreads = ({**text, "sparsity.distribution": "uniform"}, text, code)
+        shown = [anatomy_of(config_of(options)) for options in spreads]
+        cells = [shown[0].forward_flops_dense, *(one.forward_flops_sparse for one in shown)]
+        yield line(f"{data}, S = {text['sparsity.level']:g}", *(f"{flops / 1e6:.2f}" for flops in cells))
+        if table == "table2":
+            said = FORWARD_MFLOPS
+            assert f"{cells[0] / 1e6:.1f}" == f"{said['dense']}"
+            assert all(round(flops / 1e6, 1) > said["sparse"] for flops in cells)
+            yield f"needs {said['dense']} MFLOPs dense, and {said['sparse']} at S = 0.8. The dense network has"
+            yield f"The dense network has {shown[1].multiply_adds:,} multiply-adds, so"
+            yield f"No distribution here comes to {said['sparse']} on CIFAR-10."
+            yield f"S = 0.8 leaves {100 * cells[2] / cells[0]:.0f} % of the arithmetic"
 
 
 @on(RESULTS)
@@ -1079,8 +1126,11 @@ def test_pages_say_what_the_records_hold(page: str, claim: Claim) -> None:
 def test_records_are_linked_and_their_commands_named(page: str, claim: Claim) -> None:
     USED.clear()
     assert list(claim())
-    assert USED
     text = (ROOT / page).read_text()
+    assert bool(USED) != (claim in COMMANDS)
+    assert all(
+        re.search(rf"^{re.escape(command)}(?: +#.*)?$", text, re.MULTILINE) for command in COMMANDS.get(claim, ())
+    )
     for path in USED:
         assert f"]({'../' * page.count('/')}{path})" in text, path
         [program] = re.findall(r"^(?:feddst (?:bench|reproduce) \S+|feddst \w+|python \S+)", content(path)["command"])

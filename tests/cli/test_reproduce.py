@@ -26,6 +26,7 @@ SMALL = {
     "eval_every": 1,
     "engine.workers": 1,
 }
+TARGETS = "table1, table2, table3, alpha, sparsity, schedule, compatibility"
 ALONE = """
 import importlib.abc, runpy, sys
 
@@ -70,6 +71,14 @@ def test_it_ends_with_the_table_the_differences_and_the_files(feddst: Call, tmp_
     assert record["command"] == "feddst reproduce table1 --seeds 2 --rows randommask,feddst --rounds 2"
     again = feddst(words)
     assert (again.code, again.out) == (0, outcome.out)
+
+
+def test_a_figure_ends_with_what_its_claim_is_about(feddst: Call, tmp_path: Path) -> None:
+    outcome = feddst("reproduce compatibility --on mnist --rows fedprox,feddst+fedprox --seeds 1 --rounds 1")
+    assert outcome.code == 0
+    assert outcome.err.splitlines()[0].startswith("compatibility on MNIST, 4 clients (classes); writing to runs/compat")
+    assert "FedDST+FedProx − FedProx at 4 GiB: " in outcome.out
+    assert outcome.out.splitlines()[-1] == "runs/compatibility-paper/accuracy.png"
 
 
 def test_when_the_time_is_over_the_exit_code_says_so_and_the_same_command_goes_on(feddst: Call) -> None:
@@ -122,8 +131,8 @@ def test_a_terminal_gets_one_bar_for_all_runs(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("reproduce", "reproduce needs a target: one of table1, table2, table3, alpha, sparsity, schedule"),
-        ("reproduce tabel1", "target must be one of table1, table2, table3, alpha, sparsity, schedule, got 'tabel1'"),
+        ("reproduce", f"reproduce needs a target: one of {TARGETS}"),
+        ("reproduce tabel1", f"target must be one of {TARGETS}, got 'tabel1'"),
         ("reproduce table1 table2", "unexpected argument 'table2'"),
         ("reproduce table1 --reading mine", "reading must be one of paper, published, got 'mine'"),
         ("reproduce table1 --seeds 0", "seeds must be in [1, 1000], got 0"),

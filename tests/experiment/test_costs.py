@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from feddst.experiment.costs import Ledger, Traffic
+from feddst.experiment.costs import Forward, Ledger, Traffic
 from feddst.methods import FedAvgM, FedDST, RandomMask
 from feddst.models import ModelConfig, initial_model, make_module, multiply_adds, network
 from feddst.protocol import Broadcast, ClientWork, Growth, LocalTraining, Readjustment, Report
@@ -82,6 +82,13 @@ def test_training_flops_by_hand() -> None:
     costs.charge_training(readjusting, OWN, images=2)
     # Two images at 300, and the growth gradient over two: 100·(2·½ + 2·½ + 2) = 400 each.
     assert costs.flops_sparse == 1800 + 600 + 800
+
+
+def test_a_forward_pass_by_hand() -> None:
+    costs = Ledger("paper", {"w": 10, "v": 4}, {"w": 100, "v": 8, "embedded": 6})
+    # Half of w and a quarter of v: 50 + 2 + 6 multiply-adds of 114, two FLOPs each.
+    assert costs.forward({"w": 5, "v": 1}) == Forward(dense=228, sparse=116)
+    assert costs.forward({}) == Forward(dense=228, sparse=228)
 
 
 def test_a_saved_ledger_goes_on_as_if_nothing_had_happened() -> None:

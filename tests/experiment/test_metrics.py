@@ -73,6 +73,13 @@ def test_summary() -> None:
     assert (summary.upload_gib, summary.seconds, summary.stopped_by) == (13.0, 13.0, "rounds")
 
 
+def test_a_summary_has_the_forward_pass_of_the_last_row() -> None:
+    first, last = (replace(row, forward_flops_dense=228, forward_flops_sparse=228) for row in rows(0.5, 0.6))
+    found = summarise([first, replace(last, forward_flops_sparse=116)], "rounds")
+    assert (found.forward_flops_dense, found.forward_flops_sparse) == (228, 116)
+    assert summarise(rows(0.5), "rounds").forward_flops_dense is None
+
+
 def test_rows_survive_the_file_and_a_torn_line_does_not(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     written = rows(None, 0.1234567890123, 0.5)
@@ -81,9 +88,10 @@ def test_rows_survive_the_file_and_a_torn_line_does_not(tmp_path: Path) -> None:
     assert read_rows(path, last_round=2) == written[:2]
 
 
-def test_rows_from_before_headers_were_counted_are_read(tmp_path: Path) -> None:
+def test_rows_from_before_headers_and_forward_passes_were_counted_are_read(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    older = {name: value for name, value in vars(ROW).items() if not name.endswith("header_bytes")}
+    later = ("upload_header_bytes", "download_header_bytes", "forward_flops_dense", "forward_flops_sparse")
+    older = {name: value for name, value in vars(ROW).items() if name not in later}
     path.write_text(json.dumps(older) + "\n")
     assert read_rows(path) == [ROW]
 

@@ -36,12 +36,12 @@ def test_a_comparison_preset_is_allowed_and_all_of_it_matters(preset: Preset) ->
     assert config.base.rounds == preset.options.get("rounds", 0)
 
 
-def test_every_row_is_there_twice_and_every_sweep() -> None:
+def test_every_row_is_there_twice_and_every_figure() -> None:
     rows = ("fedavgm", "fedprox", "fedavgm-bfloat16", "randommask", "grasp", "prunefl", "feddst", "feddst+fedprox")
     readings = {"": rows, "-published": (*rows, "fedavgm-still")}
     expected = [f"{table}-{row}{suffix}" for table in TABLES for suffix, named in readings.items() for row in named]
     assert [preset.name for preset in RUNS] == ["thrifty", "thrifty-cifar10", *expected]
-    sweeps = ("", "-alpha", "-sparsity", "-schedule")
+    sweeps = ("", "-alpha", "-sparsity", "-schedule", "-compatibility")
     both = [f"{table}{sweep}{suffix}" for table in TABLES for suffix in ("", "-published") for sweep in sweeps]
     assert [preset.name for preset in COMPARISONS] == ["quick", "methods", *both]
 
@@ -56,6 +56,18 @@ def test_a_comparison_runs_exactly_the_rows_of_its_table(table: str, suffix: str
     for entry, row in zip(config.entries(), rows, strict=True):
         compared = flatten(entry.config(config.base, 0))
         assert {name: compared[name] for name in row.options} == dict(row.options)
+
+
+@pytest.mark.parametrize("suffix", ["", "-published"])
+@pytest.mark.parametrize("table", TABLES)
+def test_the_compatibility_comparison_runs_rows_of_its_table(table: str, suffix: str) -> None:
+    config = compare_config(PRESETS[f"{table}-compatibility{suffix}"].options)
+    *entries, more = config.entries()
+    names = ["fedavgm", "fedprox", "feddst", "feddst+fedprox", *(["fedavgm-still"] if suffix else [])]
+    for entry, name in zip(entries, names, strict=True):
+        compared, row = flatten(entry.config(config.base, 0)), PRESETS[f"{table}-{name}{suffix}"].options
+        assert {option: compared[option] for option in row} == dict(row)
+    assert (more.method, more.config(config.base, 0).proximal.mu) == ("randommask+fedprox", 1.0)
 
 
 # S, α, α with FedProx, ΔR, R_end and the largest cap, from the paper.

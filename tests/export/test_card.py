@@ -81,6 +81,9 @@ def test_the_numbers_are_the_runs(mnist_run: feddst.Result, tmp_path: Path) -> N
     assert f"| all test images | {100 * row.accuracy_global:.2f} % |" in card
     assert f"| uploaded by all clients | {row.upload_bytes / 2**20:.2f} MiB |" in card
     assert f"{row.flops_sparse:.3g} FLOPs of the sparse network" in card
+    assert row.forward_flops_sparse is not None
+    forward = f"{row.forward_flops_sparse / 1e6:.2f} MFLOPs for one image; 4.04 if it were dense"
+    assert f"| a forward pass of the model | {forward} |" in card
     kept = int(mnist_run.masks["fc1.weight"].sum())
     assert f"| fc1.weight | 50×5120 | 256,000 | {kept:,} | {100 * (1 - kept / 256_000):.1f} % |" in card
     assert "| fc1.bias | 50 | 50 | 50 | dense |" in card

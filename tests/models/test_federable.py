@@ -5,7 +5,16 @@ import torch
 from torch import nn
 
 from feddst.errors import ModelError
-from feddst.models import ModelConfig, check_fit, initial_model, load, make_module, network, prunable_layers
+from feddst.models import (
+    ModelConfig,
+    check_fit,
+    dense_reasons,
+    initial_model,
+    load,
+    make_module,
+    network,
+    prunable_layers,
+)
 
 
 class Mixed(nn.Module):
@@ -39,6 +48,29 @@ def test_biases_and_norms_are_never_masked() -> None:
     assert names(nn.Sequential(nn.Linear(4, 4), nn.LayerNorm((2, 4))), prunable=("*.weight",)) == ["0.weight"]
     with pytest.raises(ModelError, match=r"model\.prunable names norm\.weight, but biases and norms are never masked"):
         names(Mixed(), prunable=("norm.weight",))
+
+
+@pytest.mark.parametrize("choice", [{}, {"prunable": ("embed", "head")}, {"dense": ("head*", "conv")}])
+def test_what_stays_dense_has_a_reason_and_nothing_else_has(choice: dict[str, tuple[str, ...]]) -> None:
+    module = Mixed()
+    reasons = dense_reasons(module, **choice)
+    assert set(reasons).isdisjoint(names(module, **choice))
+    assert {*reasons, *names(module, **choice)} == {name for name, _ in module.named_parameters()}
+
+
+def test_reasons_to_stay_dense() -> None:
+    module = Mixed()
+    module.conv.weight.requires_grad = False
+    assert dense_reasons(module, dense=("head",)) == {
+        "conv.weight": "frozen",
+        "conv.bias": "a bias or other vector",
+        "norm.weight": "part of a norm",
+        "norm.bias": "part of a norm",
+        "embed.weight": "of no convolution, linear, recurrent or attention layer",
+        "head.weight": "named by model.dense",
+        "head.bias": "a bias or other vector",
+    }
+    assert dense_reasons(Mixed(), prunable=("head",))["conv.weight"] == "not named by model.prunable"
 
 
 def test_a_pattern_that_matches_nothing_is_refused() -> None:

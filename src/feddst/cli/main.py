@@ -29,6 +29,7 @@ from feddst.cli.flower import (
 from feddst.cli.help import help_text, overview
 from feddst.cli.listings import MethodsArguments, methods_command, presets_command
 from feddst.cli.logs import LogArguments
+from feddst.cli.model import model_command, model_options
 from feddst.cli.options import OptionsArguments, options_command
 from feddst.cli.report import ANY_NUMBER, ReportArguments, report_command
 from feddst.cli.reproduce import reproduce_command, reproduce_options, study_command, study_options
@@ -59,8 +60,8 @@ COMMANDS: dict[str, Command] = {
         unneeded={"resume": AGAIN},
     ),
     "reproduce": Command(
-        "reproduce table1|table2|table3|alpha|sparsity|schedule [--reading paper|published] [--seeds N] [options]",
-        "make the paper's tables and sweeps again; the same command goes on with what was stopped",
+        "reproduce table1|table2|table3|alpha|sparsity|schedule|compatibility [--reading paper|published] [options]",
+        "make the paper's tables and figures again; the same command goes on with what was stopped",
         reproduce_options,
         reproduce_command,
         words=1,
@@ -118,6 +119,13 @@ COMMANDS: dict[str, Command] = {
         "show how the images are divided among the clients",
         lambda: options_of(ShowArguments),
         show_command,
+    ),
+    "model show": Command(
+        "model show [--preset NAME] [--config FILE] [options]",
+        "show each parameter of a run's network, whether it is sparse, and what a forward pass costs",
+        model_options,
+        model_command,
+        unneeded={"out": "nothing is written", "resume": "nothing is trained"},
     ),
     "methods": Command(
         "methods [--costs] [--markdown]",

@@ -1,4 +1,4 @@
-"""`feddst reproduce` and `feddst study`: the paper's tables and sweeps made again, and one's own."""
+"""`feddst reproduce` and `feddst study`: the paper's tables and figures made again, and one's own."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -16,7 +16,7 @@ from feddst.errors import OptionError
 from feddst.experiment import Result, RunConfig, Summary, run
 from feddst.experiment.config import config_of, refuse_ineffective
 from feddst.experiment.storage import RunDirectory
-from feddst.experiment.wording import counted, duration, percent
+from feddst.experiment.wording import counted, duration, forward_pass, percent
 from feddst.logs import Log, Several
 from feddst.options import options_of, updated
 
@@ -62,6 +62,8 @@ def describe(summary: Summary, config: RunConfig, path: Path) -> str:
     up, down = summary.upload_bytes / 2**20, summary.download_bytes / 2**20
     own = summary.final_personal
     personal = "" if own is None else f"personal  clients' own models on their own images: final {percent(own, 2)}\n"
+    cost = forward_pass(summary.forward_flops_sparse, summary.forward_flops_dense)
+    forward = f"forward   {cost}\n" if cost else ""
     refused = f"refused   {counted(summary.refused, 'update')} that could not be used\n" if summary.refused else ""
     stop = {"cap": "the upload cap", "rounds": "the number of rounds"}[summary.stopped_by]
     return (
@@ -70,6 +72,7 @@ def describe(summary: Summary, config: RunConfig, path: Path) -> str:
         f"{personal}"
         f"upload    {up:,.1f} MiB measured, {summary.upload_gib * 1024:,.1f} MiB by {formula}\n"
         f"download  {down:,.1f} MiB measured, {summary.download_gib * 1024:,.1f} MiB by {formula}\n"
+        f"{forward}"
         f"{refused}"
         f"ended     after {counted(summary.rounds, 'round')} and {duration(summary.seconds)}, by {stop}\n"
         f"results   {path}\n"

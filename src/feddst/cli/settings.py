@@ -13,11 +13,17 @@ from feddst.options import Option, option, option_hint
 
 
 @dataclass(frozen=True)
-class Common:
-    """Where the options come from and where results go."""
+class Origin:
+    """Where the options come from."""
 
     preset: str = option("", "start from these options: `feddst presets` lists them")
     config: str = option("", "a TOML file of options, over the preset and under those given here")
+
+
+@dataclass(frozen=True)
+class Common(Origin):
+    """Where the options come from and where results go."""
+
     out: str = option("", "directory for everything the command writes; empty: a new one under runs/")
 
 

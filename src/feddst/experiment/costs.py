@@ -1,4 +1,4 @@
-"""What a run has cost so far: bytes as they were sent, bits by formula, and training FLOPs.
+"""What a run has cost so far: bytes as they were sent, bits by formula, and FLOPs.
 
 The paper charges 32(1−S)n bits a client a round each way, and n bits more when a mask travels, where n counts
 weights and biases. The published code charges 32 bits for each active weight and each bias, for a mask (1−S)·w
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from feddst.models import training_flops
+from feddst.models import forward_flops, training_flops
 from feddst.protocol import ClientWork, Tensors
 from feddst.wire import Reference
 from feddst.wire.header import SIZE as HEADER_BYTES
@@ -38,6 +38,14 @@ class Traffic:
     def add_unused(self, size: int) -> None:
         """Something that came too late or was refused, and so was not taken apart."""
         self.total += size
+
+
+@dataclass(frozen=True)
+class Forward:
+    """FLOPs of one forward pass for one image, two each multiply-add: as if nothing were masked, and as masks are."""
+
+    dense: int
+    sparse: int
 
 
 @dataclass
@@ -99,11 +107,19 @@ class Ledger:
         """
         key = tuple(active.items())
         if key != self._priced[0]:
-            self._priced = (key, self._flops({name: count / self.layers[name] for name, count in active.items()}))
+            self._priced = (key, self._flops(self._densities(active)))
         dense, sparse, mixed = self._priced[1]
         passes = images * work.local.epochs if work.train else 0
         self.flops_dense += passes * dense
         self.flops_sparse += passes * sparse + _images_differentiated(work, images) * mixed
+
+    def forward(self, active: Mapping[str, int]) -> Forward:
+        """What a forward pass costs with so many active weights in the masked layers."""
+        dense, sparse = (forward_flops(self.multiply_adds, some) for some in ({}, self._densities(active)))
+        return Forward(dense, sparse)
+
+    def _densities(self, active: Mapping[str, int]) -> dict[str, float]:
+        return {name: count / self.layers[name] for name, count in active.items()}
 
     def _flops(self, densities: Mapping[str, float]) -> tuple[int, int, int]:
         """For an image: a dense training pass, one with these densities, and one with a dense gradient of weights."""

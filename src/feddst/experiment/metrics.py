@@ -40,15 +40,17 @@ class Row:
 
     `accuracy` is the mean over all clients of the global model's accuracy on the client's own test set,
     `accuracy_worst` the mean over the worst tenth of them, `accuracy_global` the plain one on all test images,
-    `accuracy_personal` the mean of each client's own model on (some of) its own test images, for methods whose
-    clients have models of their own. `clients` is how many updates were averaged, 0 in a round that did not count,
-    `refused` how many could not be used, `missing` how many clients did not answer in time or could not be asked,
-    `late` how many answers came after their round had ended. Bytes, as they were sent, bits, by formula, and FLOPs are
-    totals since the first round; `…_mask_bytes` are those bytes that were masks, `…_header_bytes` those that were
-    headers of payloads; the others are values, buffers and padding, and all of the answers that were late or refused.
-    A run that was begun before headers were counted has those of its later rounds. `density` is the share of the
-    prunable weights that is active, `density_all` the share of all weights and biases that is not masked; None in rows
-    of older versions.
+    `accuracy_personal` the mean of each client's own model on (some of) its own test images, for methods whose clients
+    have models of their own. `clients` is how many updates were averaged (0 in a round that did not count), `refused`
+    how many could not be used, `missing` how many clients did not answer in time or could not be asked, `late` how many
+    answers came after their round had ended. Bytes, as they were sent, bits, by formula, and FLOPs of training (`flops_…`) are totals since the
+    first round; `…_mask_bytes` are those bytes that were masks, `…_header_bytes` those that were headers of payloads;
+    the others are values, buffers and padding, and all of the answers that were late or refused. A run that was begun
+    before headers were counted has those of its later rounds. `density` is the share of the prunable weights that is
+    active, `density_all` the share of all weights and biases that is not masked. `forward_flops_sparse` are the FLOPs
+    of one forward pass of the global model for one image, two for each multiply-add with a weight,
+    `forward_flops_dense` what they would be without masks; biases, norms and activations are not counted. These three
+    are None in rows of older versions.
     """
 
     round: int
@@ -77,6 +79,8 @@ class Row:
     upload_header_bytes: int = 0
     download_header_bytes: int = 0
     density_all: float | None = None
+    forward_flops_dense: int | None = None
+    forward_flops_sparse: int | None = None
 
     def unevaluated(self) -> "Row":
         """The row as it would be had the round not been evaluated."""
@@ -93,8 +97,8 @@ class Row:
 class Summary:
     """A run in a few numbers. Accuracies are means over clients, as fractions; NaN before the first evaluation.
 
-    Bytes are as sent; `upload_gib` and `download_gib` follow the formula. Densities are those of the last row; None in
-    summaries of older versions.
+    Bytes are as sent; `upload_gib` and `download_gib` follow the formula. Densities and the FLOPs of a forward pass
+    are those of the last row; None in summaries of older versions.
     """
 
     best: float
@@ -112,6 +116,8 @@ class Summary:
     stopped_by: str
     density: float | None = None
     density_all: float | None = None
+    forward_flops_dense: int | None = None
+    forward_flops_sparse: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return {name: None if value != value else value for name, value in asdict(self).items()}
@@ -168,6 +174,8 @@ def summarise(rows: Sequence[Row], stopped_by: str) -> Summary:
         stopped_by=stopped_by,
         density=rows[-1].density,
         density_all=rows[-1].density_all,
+        forward_flops_dense=rows[-1].forward_flops_dense,
+        forward_flops_sparse=rows[-1].forward_flops_sparse,
     )
 
 

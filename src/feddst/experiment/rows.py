@@ -2,14 +2,16 @@
 
 import time
 
-from feddst.experiment.costs import Ledger
+from feddst.experiment.costs import Forward, Ledger
 from feddst.experiment.exams import Scores
 from feddst.experiment.metrics import Row
 from feddst.experiment.rounds import OpenRound
 from feddst.protocol.model import Densities
 
 
-def row_of(ended: OpenRound, scores: Scores, ledger: Ledger, *, densities: Densities, spare: int) -> Row:
+def row_of(
+    ended: OpenRound, scores: Scores, ledger: Ledger, *, densities: Densities, forward: Forward, spare: int
+) -> Row:
     """What is known after a round; `spare` clients were asked beyond those that were needed."""
     return Row(
         round=ended.number,
@@ -38,4 +40,6 @@ def row_of(ended: OpenRound, scores: Scores, ledger: Ledger, *, densities: Densi
         upload_header_bytes=ledger.up.headers,
         download_header_bytes=ledger.down.headers,
         density_all=densities.all,
+        forward_flops_dense=forward.dense,
+        forward_flops_sparse=forward.sparse,
     )

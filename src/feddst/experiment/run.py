@@ -315,7 +315,8 @@ class Run:
         assert self._open is not None
         ended, self._open = self._open, None
         scores, active = self._examiner.scores(results, self.clients), self._active()
-        row = row_of(ended, scores, self._ledger, densities=self._densities(active), spare=self.spare)
+        densities, forward = self._densities(active), self._ledger.forward(active)
+        row = row_of(ended, scores, self._ledger, densities=densities, forward=forward, spare=self.spare)
         self.rows.append(row)
         if self.directory is not None and self._chronicle is not None:
             due = self._evaluation_due(row.round)

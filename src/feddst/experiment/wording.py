@@ -12,6 +12,8 @@ WAYS: Mapping[Accounting, str] = {
 """How an upload was counted, in words."""
 NOTHING = "–"
 """In place of a number that there is none of."""
+_FLOPS = {"GFLOPs": 1e9, "MFLOPs": 1e6, "kFLOPs": 1e3}
+"""Units, the largest first."""
 
 
 def percent(share: float, decimals: int = 1) -> str:
@@ -22,6 +24,15 @@ def percent(share: float, decimals: int = 1) -> str:
 def mib(row: Row, accounting: Accounting) -> str:
     """The upload so far, by this way of counting."""
     return f"{row.upload(accounting) / MIB:,.1f} MiB"
+
+
+def forward_pass(sparse: int | None, dense: int | None) -> str:
+    """The FLOPs of a forward pass as the model is, and as a dense one; nothing where nobody counted."""
+    if sparse is None or not dense:
+        return ""
+    unit, scale = next((unit, scale) for unit, scale in _FLOPS.items() if dense >= scale or scale == 1e3)
+    without = "" if sparse == dense else f"; {dense / scale:,.2f} if it were dense"
+    return f"{sparse / scale:,.2f} {unit} for one image{without}"
 
 
 def counted(number: int, thing: str) -> str:

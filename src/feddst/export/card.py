@@ -10,7 +10,7 @@ from pathlib import Path
 
 from feddst.experiment import Row, RunConfig, toml
 from feddst.experiment.config import config_of, method_named
-from feddst.experiment.wording import counted, percent
+from feddst.experiment.wording import counted, forward_pass, percent
 from feddst.export.inputs import Inputs
 from feddst.export.origin import Origin
 from feddst.export.snippets import snippet
@@ -167,6 +167,9 @@ def _costs(trained: Trained) -> str:
         f"| downloaded by all clients | {_sent(row.download_bytes, row.download_mask_bytes)} |",
         f"| training | {row.flops_sparse:.3g} FLOPs of the sparse network; dense it would be {row.flops_dense:.3g} |",
     ]
+    forward = forward_pass(row.forward_flops_sparse, row.forward_flops_dense)
+    if forward and trained.client is None:  # of a client's own model nobody counted them
+        rows.append(f"| a forward pass of the model | {forward} |")
     heading = [
         "## What it took",
         "",

@@ -14,7 +14,7 @@ GROUPS = {
         "download_mask_bytes",
         "download_header_bytes",
     ),
-    "flops": ("flops_dense", "flops_sparse"),
+    "flops": ("flops_dense", "flops_sparse", "forward_flops_dense", "forward_flops_sparse"),
     "round": ("seconds", "clients", "refused", "missing", "late"),
 }
 """What stands together, by its heading."""

@@ -18,14 +18,16 @@ NETWORKS: dict[str, Callable[[tuple[int, ...], int], nn.Sequential]] = {
 
 def network(config: ModelConfig, input_shape: tuple[int, ...], classes: int) -> nn.Sequential:
     """A freshly initialised built-in network for inputs of this shape."""
-    name = config.name if config.name != "auto" else _for_data(input_shape, classes)
-    module = NETWORKS[name](input_shape, classes)
+    module = NETWORKS[network_name(config, input_shape, classes)](input_shape, classes)
     if config.head == "softmax":
         module.add_module("softmax", nn.Softmax(dim=1))
     return module
 
 
-def _for_data(input_shape: tuple[int, ...], classes: int) -> str:
+def network_name(config: ModelConfig, input_shape: tuple[int, ...], classes: int) -> str:
+    """Which of the built-in networks it is."""
+    if config.name != "auto":
+        return config.name
     if input_shape[0] == 1:
         return "mnist-cnn"
     return "cifar10-cnn" if classes <= 10 else "cifar100-cnn"

@@ -1,7 +1,7 @@
 """What makes any `nn.Module` federable: its tensors by name, and which of them may be pruned."""
 
 import fnmatch
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,14 @@ from feddst.models.matrices import matrices
 from feddst.protocol.keys import torch_seed
 from feddst.protocol.model import InitialModel, Layer, biases_beside
 from feddst.protocol.tensors import Tensors
+
+VECTOR = "a bias or other vector"
+OF_A_NORM = "part of a norm"
+FROZEN = "frozen"
+NAMED = "named by model.dense"
+UNNAMED = "not named by model.prunable"
+NO_MATRIX = "of no convolution, linear, recurrent or attention layer"
+"""Why parameters stay dense."""
 
 ModuleSource = nn.Module | Callable[[], nn.Module]
 """A module with its initial weights, or a function that makes one (weights then follow the run's seed)."""
@@ -77,6 +85,27 @@ def prunable_layers(module: nn.Module, prunable: Sequence[str] = (), dense: Sequ
     )
 
 
+def dense_reasons(module: nn.Module, prunable: Sequence[str] = (), dense: Sequence[str] = ()) -> dict[str, str]:
+    """Why each parameter that `prunable_layers` leaves out is left out, by name."""
+    params = dict(module.named_parameters())
+    layers = {layer.name for layer in prunable_layers(module, prunable, dense)}
+    others = {name: value for name, value in params.items() if name not in layers}
+    named, norms = _matching(params, dense, "model.dense"), _of_norms(module, params)
+
+    def reason(name: str, value: nn.Parameter) -> str:
+        if name in norms:
+            return OF_A_NORM
+        if value.dim() < 2:
+            return VECTOR
+        if not value.requires_grad:
+            return FROZEN
+        if name in named:
+            return NAMED
+        return UNNAMED if prunable else NO_MATRIX
+
+    return {name: reason(name, value) for name, value in others.items()}
+
+
 def load(module: nn.Module, params: Tensors, buffers: Tensors) -> None:
     """Write named tensors into a module, in place."""
     with torch.no_grad():
@@ -94,8 +123,12 @@ def persistent_buffers(module: nn.Module) -> list[tuple[str, Tensor]]:
 
 def _never_masked(module: nn.Module, params: dict[str, nn.Parameter]) -> set[str]:
     """Biases and other vectors, and whatever belongs to a norm."""
+    return {name for name, value in params.items() if value.dim() < 2} | _of_norms(module, params)
+
+
+def _of_norms(module: nn.Module, params: Iterable[str]) -> set[str]:
     norms = {prefix for prefix, child in module.named_modules() if "Norm" in type(child).__name__}
-    return {name for name, value in params.items() if value.dim() < 2 or name.rpartition(".")[0] in norms}
+    return {name for name in params if name.rpartition(".")[0] in norms}
 
 
 def _matching(params: dict[str, nn.Parameter], patterns: Sequence[str], option: str) -> set[str]:

@@ -12,7 +12,9 @@ from feddst.models.dry import dry_forward
 from feddst.models.matrices import Matrix, matrices
 
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
-_TRAINING = 6
+_FORWARD = 2
+"""FLOPs of a forward pass per multiply-add: a product and a sum."""
+_TRAINING = 3 * _FORWARD
 """FLOPs of training per multiply-add: two each for the output, the input's and the weights' gradient."""
 
 
@@ -60,4 +62,13 @@ def _of_attention(layer: nn.MultiheadAttention, own: str, args: tuple[Any, ...],
 
 def training_flops(counts: Mapping[str, int], densities: Mapping[str, float]) -> int:
     """FLOPs to train on one image once, with each layer at its density (1 where none is given)."""
-    return round(_TRAINING * sum(macs * densities.get(name, 1.0) for name, macs in counts.items()))
+    return _flops(_TRAINING, counts, densities)
+
+
+def forward_flops(counts: Mapping[str, int], densities: Mapping[str, float]) -> int:
+    """FLOPs of a forward pass for one image, two each multiply-add, with each layer at its density (1 without one)."""
+    return _flops(_FORWARD, counts, densities)
+
+
+def _flops(each: int, counts: Mapping[str, int], densities: Mapping[str, float]) -> int:
+    return round(each * sum(macs * densities.get(name, 1.0) for name, macs in counts.items()))

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from flwr.app import Message
 from torch import Tensor
 
@@ -14,7 +13,7 @@ from feddst.data import Federation
 from feddst.engines.flower import FlowerConfig, Strategy
 from feddst.engines.flower.letters import WORK, read_work
 from feddst.engines.flower.memory import FileStore
-from feddst.errors import CheckpointError, OptionError
+from feddst.errors import CheckpointError, OptionError, TrainingError
 from feddst.experiment import RunConfig
 from feddst.experiment.lock import LOCK
 from feddst.experiment.loop import Silent
@@ -189,7 +188,9 @@ def test_a_run_whose_clients_all_diverge_ends_as_failed_with_their_reasons(
     configure: Configure, play: Play, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = configure(method="fedavgm", local__lr=1e30, rounds=2)
-    with pytest.raises(TrainingError, match=r"round 3: 6 of the 6 clients .* the 2 rounds before it; client \d.* lower loc"):
+    with pytest.raises(
+        TrainingError, match=r"round 3: 6 of the 6 clients .* the 2 rounds before it; client \d.* lower"
+    ):
         play(config)
     assert caplog.text.count("that answered diverged: the model stays as it is") == 2
 

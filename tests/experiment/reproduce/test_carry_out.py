@@ -64,6 +64,24 @@ def test_seeds_side_by_side_are_as_they_would_be_alone(small_mnist: Dataset, tmp
     ]
 
 
+def test_the_compatibility_figure_has_its_rows_curves_and_differences(small_mnist: Dataset, tmp_path: Path) -> None:
+    record = play(made("compatibility", rows=(), rounds=2), tmp_path, small_mnist)
+    assert load_record(tmp_path) == record
+    assert [row.title for row in record.rows] == [
+        "FedAvgM",
+        "FedProx (μ = 1)",
+        "FedDST",
+        "FedDST + FedProx (μ = 1)",
+        "RandomMask + FedProx (μ = 1)",
+    ]
+    assert all(len(run.rows) == 1 for row in record.rows for run in row.runs)  # evaluated every 2 of 2 rounds
+    page = (tmp_path / "table.md").read_text()
+    assert "| FedDST+FedProx − FedProx  " in page
+    assert "| FedDST+FedProx − RandomMask+FedProx | " in page
+    assert "![accuracy](accuracy.png)" in page
+    assert (tmp_path / "accuracy.png").is_file()
+
+
 def test_stopped_and_gone_on_is_the_same_as_unbroken(small_mnist: Dataset, tmp_path: Path) -> None:
     whole = play(made(), tmp_path / "whole", small_mnist)
     assert whole.complete(["fedavgm", "feddst"], range(2))

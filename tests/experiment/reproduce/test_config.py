@@ -52,6 +52,35 @@ def test_a_sweep_goes_through_the_tables_own_value(target: str, on: str, usual: 
     assert config.run_config(config.all_rows()[0], 0).data.dataset == on
 
 
+@pytest.mark.parametrize(("on", "table"), [("mnist", "table1"), ("cifar10", "table2"), ("cifar100", "table3")])
+def test_the_compatibility_figure_has_rows_of_its_table_as_they_are_there(on: str, table: str) -> None:
+    for reading, still in (("paper", []), ("published", ["fedavgm-still"])):
+        figure, whole = made("compatibility", on=on, reading=reading), made(table, reading=reading)
+        *rows, more = figure.all_rows()
+        assert [row.name for row in rows] == ["fedavgm", "fedprox", "feddst", "feddst+fedprox", *still]
+        assert more.name == more.method == "randommask+fedprox"
+        known = {row.name: whole.run_config(row, 3) for row in whole.all_rows()}
+        assert all(figure.run_config(row, 3) == known[row.name] for row in rows)
+        assert figure.caps == whole.caps
+        assert (figure.usual_row, figure.varied) == ("", ("", ""))
+    mu = figure.run_config(more, 0).proximal.mu
+    assert mu == 1.0
+
+
+def test_the_compatibility_figure_compares_what_its_claim_is_about() -> None:
+    claim, *others = made("compatibility").compared
+    assert claim == ("feddst+fedprox", "fedprox")
+    assert ("feddst+fedprox", "randommask+fedprox") in others
+    still = ("feddst+fedprox", "fedavgm-still")
+    assert still not in others
+    assert still in made("compatibility", reading="published").compared
+    for reading in ("paper", "published"):
+        config = made("compatibility", reading=reading)
+        names = {row.name for row in config.all_rows()}
+        assert all(names.issuperset(pair) for pair in config.compared)
+    assert made("table1").compared == made("alpha").compared == ()
+
+
 def test_names_of_directories() -> None:
     assert made("table1").name == "table1-paper"
     assert made("table2", reading="published").name == "table2-published"
@@ -60,6 +89,7 @@ def test_names_of_directories() -> None:
         "alpha-paper",
         "alpha-cifar10-paper",
     ]
+    assert made("compatibility", on="cifar100", reading="published").name == "compatibility-cifar100-published"
 
 
 def test_the_command_has_what_differs_from_the_defaults_and_matters() -> None:
@@ -86,7 +116,11 @@ def test_a_copy_of_the_data_is_called_one() -> None:
             r"rows must be among .*, got 'fedst'; did you mean 'feddst'",
         ),
         ("table1", {"rows": ("feddst", "feddst")}, "rows names feddst twice"),
-        ("table1", {"on": "cifar10"}, "on must be auto for table1, got 'cifar10': it is for alpha, sparsity, schedule"),
+        (
+            "table1",
+            {"on": "cifar10"},
+            "on must be auto for table1, got 'cifar10': it is for alpha, sparsity, schedule, comp",
+        ),
         (
             "alpha",
             {"on": "cifar100"},

@@ -50,4 +50,5 @@ def test_the_pairs_of_a_table_and_of_a_sweep(by_hand: Record) -> None:
         ("fedprox", "fedavgm"),
         ("feddst+fedprox", "fedavgm"),
     ]
+    assert list(pairs(replace(by_hand, compared=(("feddst", "fedavgm"),)))) == [("feddst", "fedavgm")]
     assert list(pairs(replace(by_hand, usual="feddst"))) == [("randommask", "feddst"), ("fedavgm", "feddst")]

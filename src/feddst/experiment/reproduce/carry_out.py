@@ -50,7 +50,7 @@ def reproduce(
     changes: Mapping[str, Any] | None = None,
     overseer: Overseer | None = None,
 ) -> Record:
-    """Make a table or sweep of the paper, or a study, or go on with it, and return its record.
+    """Make a table or figure of the paper, or a study, or go on with it, and return its record.
 
     Every run has a directory under `out`; `record.json`, `table.md` and the figures there are made again at the end of
     each call, from what there is. `data` is used instead of the data set that is meant, and `changes` instead of some

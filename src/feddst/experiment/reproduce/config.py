@@ -5,22 +5,22 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from feddst.errors import OptionError
-from feddst.experiment.presets import SWEEPS, TABLES, Row, Sweep, Table, row_options, table_rows
+from feddst.experiment.presets import FIGURES, TABLES, Contrast, Row, Sweep, Table, row_options, table_rows
 from feddst.experiment.reproduce.request import Request
 from feddst.options import hint, one_of, option
 
-TARGETS = (*(table.name for table in TABLES), *(sweep.name for sweep in SWEEPS))
+TARGETS = (*(table.name for table in TABLES), *(figure.name for figure in FIGURES))
 
 Reading = Literal["paper", "published"]
 
 
 @dataclass(frozen=True)
 class ReproduceConfig(Request):
-    """Which of the paper's tables or sweeps, how often, and where it is computed."""
+    """Which of the paper's tables or figures, how often, and where it is computed."""
 
     reading: Reading = option("paper", "paper: as its text has it; published: as its published code has it")
     on: Literal["auto", "mnist", "cifar10", "cifar100"] = option(
-        "auto", "the data set of a sweep, one of those that the paper shows it on; auto: the first of them"
+        "auto", "the data set of a figure, one of those that the paper shows it on; auto: the first of them"
     )
 
     @property
@@ -30,7 +30,7 @@ class ReproduceConfig(Request):
     @property
     def name(self) -> str:
         """The target, the data set if it is not the usual one, and the reading."""
-        on = "" if self.on == "auto" or self.sweep is None or self.on == self.sweep.shown_on[0] else f"-{self.on}"
+        on = "" if self.on == "auto" or self.figure is None or self.on == self.figure.shown_on[0] else f"-{self.on}"
         return f"{self.target}{on}-{self.reading}"
 
     @property
@@ -55,16 +55,25 @@ class ReproduceConfig(Request):
         return (self.sweep.option, self.sweep.symbol) if self.sweep else ("", "")
 
     @property
+    def compared(self) -> tuple[tuple[str, str], ...]:
+        return self.figure.compared(self.table, self._published) if isinstance(self.figure, Contrast) else ()
+
+    @property
+    def figure(self) -> Sweep | Contrast | None:
+        """The figure that the target is, if it is one."""
+        return next((figure for figure in FIGURES if figure.name == self.target), None)
+
+    @property
     def sweep(self) -> Sweep | None:
         """The sweep that the target is, if it is one."""
-        return next((sweep for sweep in SWEEPS if sweep.name == self.target), None)
+        return self.figure if isinstance(self.figure, Sweep) else None
 
     @property
     def table(self) -> Table:
-        """The table asked for, or the one whose settings a sweep varies."""
-        if self.sweep is None:
+        """The table asked for, or the one with whose settings a figure is made."""
+        if self.figure is None:
             return next(table for table in TABLES if table.name == self.target)
-        wanted = self.sweep.shown_on[0] if self.on == "auto" else self.on
+        wanted = self.figure.shown_on[0] if self.on == "auto" else self.on
         return next(table for table in TABLES if table.data["data.dataset"] == wanted)
 
     def check(self) -> None:
@@ -74,17 +83,25 @@ class ReproduceConfig(Request):
         super().check()
 
     def all_rows(self) -> list[Row]:
-        return self.sweep.rows() if self.sweep else table_rows(self.table, self.reading == "published")
+        if isinstance(self.figure, Sweep):
+            return self.figure.rows()
+        if isinstance(self.figure, Contrast):
+            return self.figure.rows(self.table, self._published)
+        return table_rows(self.table, self._published)
 
     def options(self, row: Row) -> Mapping[str, Any]:
-        return row_options(self.table, row, self.reading == "published")
+        return row_options(self.table, row, self._published)
+
+    @property
+    def _published(self) -> bool:
+        return self.reading == "published"
 
     def _check_on(self) -> None:
         if self.on == "auto":
             return
-        if self.sweep is None:
-            sweeps = ", ".join(sweep.name for sweep in SWEEPS)
-            raise OptionError(f"on must be auto for {self.target}, got {self.on!r}: it is for {sweeps}")
-        if self.on not in self.sweep.shown_on:
-            shown = one_of(self.sweep.shown_on)
+        if self.figure is None:
+            figures = ", ".join(figure.name for figure in FIGURES)
+            raise OptionError(f"on must be auto for {self.target}, got {self.on!r}: it is for {figures}")
+        if self.on not in self.figure.shown_on:
+            shown = one_of(self.figure.shown_on)
             raise OptionError(f"on must be {shown}, as the paper shows {self.target} there, got {self.on!r}")

@@ -51,10 +51,11 @@ def pairs(record: Record) -> Iterator[tuple[str, str]]:
     """Names of rows to be compared, those that the paper's claims are about first.
 
     In a table FedDST is set against every other row, FedDST + FedProx against what it is made of, and the others
-    against FedAvgM; in a sweep every value against the table's own; in a study whatever its file says.
+    against FedAvgM; in a sweep every value against the table's own; in another figure what its claim is about; in a
+    study whatever its file says.
     """
     names = [row.name for row in record.rows]
-    if record.target == STUDY:
+    if record.target == STUDY or record.compared:
         yield from record.compared
         return
     if record.usual:

@@ -108,9 +108,9 @@ class Record:
 
     `command` are the command lines that have made it, with a semicolon between them if they differ.
 
-    `compared` are a study's pairs of rows to be compared; `usual` names the row that all others of a sweep are compared
-    with, the one with the paper's own value. Both are empty for a table of the paper. `symbol` is what a sweep varies.
-    `title` is a study's own, empty if it has none.
+    `compared` are the pairs of rows to be compared in a study, or in a figure that is no sweep; `usual` names the row
+    that all others of a sweep are compared with, the one with the paper's own value. Both are empty for a table of the
+    paper. `symbol` is what a sweep varies. `title` is a study's own, empty if it has none.
     """
 
     target: str
@@ -231,7 +231,7 @@ def _points(rows: Iterable[Row]) -> Iterable[Point]:
 
 
 def _text(record: Record) -> str:
-    """The record as JSON, each list of numbers on one line; what only studies have is left out where it is empty."""
+    """The record as JSON, each list of numbers on one line; what few records have is left out where it is empty."""
     content = {"format": _FORMAT, **{field.name: getattr(record, field.name) for field in fields(record)}}
     for name in ("compared", "title"):
         if not content[name]:

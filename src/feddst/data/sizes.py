@@ -1,0 +1,31 @@
+"""What a network for a data set takes and gives, as far as the data set's name says it."""
+
+from dataclasses import dataclass
+
+from feddst.data.cifar import CIFAR10, CIFAR100
+from feddst.data.config import DataConfig
+from feddst.data.sources import load
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The shape of one input, and the number of classes."""
+
+    shape: tuple[int, ...]
+    classes: int
+
+
+KNOWN = {
+    "mnist": Sizes((1, 28, 28), 10),
+    "cifar10": Sizes((3, 32, 32), len(CIFAR10.classes)),
+    "cifar100": Sizes((3, 32, 32), len(CIFAR100.classes)),
+}
+"""The data sets of which nothing need be loaded or downloaded for this."""
+
+
+def sizes_of(config: DataConfig) -> Sizes:
+    """The sizes of the data set that `config` names; images of one's own are loaded."""
+    if config.dataset in KNOWN:
+        return KNOWN[config.dataset]
+    dataset = load(config.without_copies)
+    return Sizes(tuple(dataset.inputs(dataset.test_images[:1]).shape[1:]), dataset.num_classes)

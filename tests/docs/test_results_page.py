@@ -1,0 +1,53 @@
+"""The commands that docs/results.md tells a reader to type are understood, and mean what the page says."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from feddst.cli.arguments import Arguments, parse
+from feddst.cli.main import COMMANDS
+from feddst.experiment import RunConfig
+from feddst.experiment.config import config_of
+from feddst.experiment.presets import preset_options
+from feddst.experiment.reproduce.config import ReproduceConfig
+from feddst.options import flatten, updated
+
+PAGE = (Path(__file__).parents[2] / "docs/results.md").read_text()
+LINES = [
+    line.partition("  #")[0]
+    for block in re.findall(r"^```sh\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+    for line in block.splitlines()
+]
+
+
+def understood(line: str) -> Arguments:
+    words = shlex.split(line)[1:]
+    name = next(name for name in COMMANDS if words[: len(name.split())] == name.split())
+    return parse(words[len(name.split()) :], COMMANDS[name].options(), words=COMMANDS[name].words)
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_commands_are_understood(line: str) -> None:
+    assert understood(line).values
+
+
+def test_the_other_reading_of_table_3_differs_in_its_sparsity_alone() -> None:
+    [line] = [line for line in LINES if line.startswith("feddst run")]
+    given = dict(understood(line).values)
+    preset = preset_options(given.pop("preset"), "run")
+    assert preset["method"] == "feddst+fedprox"
+    caption, appendix = (flatten(config_of({**preset, **more})) for more in ({}, given))
+    assert {name: (caption[name], appendix[name]) for name in caption if caption[name] != appendix[name]} == {
+        "sparsity.level": (0.5, 0.8)
+    }
+    updated(RunConfig(), appendix).check()
+
+
+@pytest.mark.parametrize("on", ["mnist", "cifar10", "cifar100"])
+def test_the_figure_can_be_made_on_each_data_set_that_the_page_names(on: str) -> None:
+    [line] = [line for line in LINES if line.startswith("feddst reproduce")]
+    given = understood(line)
+    assert (given.words, given.values) == (("compatibility",), {"on": "mnist"})
+    updated(ReproduceConfig(given.words[0]), {"on": on}).check()
