@@ -92,10 +92,12 @@ def test_a_complete_run_goes_on_with_more_rounds(feddst: Call, tmp_path: Path, s
     assert rounds == [1, 2, 3]
 
 
-def test_a_run_of_an_earlier_version_goes_on_with_the_engine_it_had(feddst: Call, tmp_path: Path, small: str) -> None:
+def test_a_run_of_an_earlier_version_goes_on_with_the_engine_it_had(
+    feddst: Call, tmp_path: Path, small: str, unseal_run: Callable[[Path], RunDirectory]
+) -> None:
     for name, rounds in {"straight": 3, "here": 2}.items():
         assert feddst(f"run --rounds {rounds} {small} --engine.kind reference --out {name}").code == 0
-    config = tmp_path / "here/config.toml"
+    config = unseal_run(tmp_path / "here").config
     config.write_text(config.read_text().replace('engine.kind = "reference"\n', ""))
     assert "engine.kind" not in toml.read(config)
     refused = feddst("run --resume --out here --rounds 3 --engine.kind native")
@@ -125,16 +127,16 @@ def test_a_run_that_diverges_says_who_and_when_and_keeps_its_last_checkpoint(
 
     usual = NativeClient.epochs
 
-    def diverge_in_round_three(client: NativeClient, epochs: Any) -> list[float]:
+    def diverge_from_round_three_on(client: NativeClient, epochs: Any) -> list[float]:
         losses = usual(client, epochs)
-        return [*losses[:-1], math.nan] if client.job.broadcast.round == 3 else losses
+        return [*losses[:-1], math.nan] if client.job.broadcast.round >= 3 else losses
 
-    monkeypatch.setattr(NativeClient, "epochs", diverge_in_round_three)
+    monkeypatch.setattr(NativeClient, "epochs", diverge_from_round_three_on)
     outcome = feddst(f"run --rounds 5 {small} --out here")
     assert outcome.code == 2
     last = outcome.err.splitlines()[-1]
-    assert last.startswith("feddst: client ")
-    assert "diverged in round 3" in last
+    assert last.startswith("feddst: round 5: 2 of the 2 clients that answered diverged")
+    assert "diverged in round 5" in last
     assert (tmp_path / "here/checkpoint.safetensors").is_file()
     monkeypatch.setattr(NativeClient, "epochs", usual)
     again = feddst("run --resume --out here")
@@ -146,7 +148,7 @@ def test_a_learning_rate_far_too_large_says_who_and_when(feddst: Call, small: st
     outcome = feddst(f"run --rounds 1 {small} --local.lr 1e30")
     assert outcome.code == 2
     last = outcome.err.splitlines()[-1]
-    assert last.startswith("feddst: round 1 has 0 updates, fewer than min_clients (1); refused: client ")
+    assert last.startswith("feddst: round 1: 2 of the 2 clients that answered diverged: the round came to nothing; client ")
     assert "too large to average" in last
 
 

@@ -52,15 +52,14 @@ def locked(path: Path | None) -> AbstractContextManager[object]:
     return nullcontext() if path is None else Lock(path)
 
 
-def _make(path: Path) -> bool:
-    """Make a directory; False if it was there."""
-    if path.is_dir():
-        return False
+def _make(path: Path) -> list[Path]:
+    """Make a directory, with those above it; returns those that were not there, the innermost first."""
+    made = list(takewhile(lambda folder: not folder.exists(), [path, *path.parents]))
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CheckpointError(f"cannot create {path}: {error.strerror or error}") from None
-    return True
+    return made
 
 
 def _acquire(path: Path) -> int:
@@ -102,11 +101,11 @@ def _is_still(descriptor: int, file: Path) -> bool:
         return False
 
 
-def _release(descriptor: int, path: Path, holder: int, made: bool) -> None:
+def _release(descriptor: int, path: Path, holder: int, made: list[Path]) -> None:
     if os.getpid() == holder:  # else a copy of the process, whose lock this is not
         with suppress(OSError):
             (path / LOCK).unlink()
-        if made:
-            with suppress(OSError):
-                path.rmdir()  # if nothing came into it
+        with suppress(OSError):
+            for folder in made:
+                folder.rmdir()  # if nothing came into it
     os.close(descriptor)
