@@ -86,7 +86,7 @@ class Ticket:
     """A client's own sparse network, found as a lottery ticket before the training of a round.
 
     The client holds a mask of its own, all ones at first. The share `held_out` of its images is never trained on. If
-    the received weights under its mask get at least `threshold` of those right, each layer drops the share `prune` of
+    the received weights under its mask get more than `threshold` of those right, each layer drops the share `prune` of
     its active weights, the smallest, but none below `budgets`, and the rest go back to their initial values.
     """
 
