@@ -114,6 +114,7 @@ _PUBLISHED = {
     "oneshot.client": "first",
     "oneshot.kept": "S",
     "oneshot.server_prunes": True,
+    "oneshot.images": "minibatches",
     "prunefl.variant": "published",
 }
 """What the published code does differently, one option each. Its partition is `shards` where ours is `classes`."""

@@ -71,14 +71,17 @@ class Report:
 
     `gradient` is the task loss's mean gradient g, `hessian-gradient` is Hg with the loss's Hessian H, `sign` is, for
     each weight, +1 with probability (b + g)/2b and otherwise −1, where b is `bound` and g is cut to −b … b. They are
-    taken over all images of the client, over one minibatch drawn at random, or over one with as many images of each
-    class that the client holds. The network's outputs are divided by `temperature` first.
+    taken over all images of the client, over one minibatch drawn at random, over one with as many images of each class
+    that the client holds, or over all minibatches of an epoch, the sum of whose mean losses Hg is taken of. The
+    network's outputs are divided by `temperature` first. If parameters are named in `within`, g and H of Hg are those
+    of these alone, and the others get 0.
     """
 
     kind: Literal["gradient", "hessian-gradient", "sign"]
-    images: Literal["all", "minibatch", "balanced"] = "all"
+    images: Literal["all", "minibatch", "balanced", "minibatches"] = "all"
     temperature: float = 1.0
     bound: float = 1.0
+    within: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -39,9 +39,10 @@ growth = st.builds(
 report = st.builds(
     Report,
     kind=st.sampled_from(["gradient", "hessian-gradient", "sign"]),
-    images=st.sampled_from(["all", "minibatch", "balanced"]),
+    images=st.sampled_from(["all", "minibatch", "balanced", "minibatches"]),
     temperature=st.floats(1e-3, 1e3),
     bound=st.floats(1e-3, 1e3),
+    within=st.frozensets(names, max_size=3),
 )
 work = st.builds(
     ClientWork,

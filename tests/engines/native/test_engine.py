@@ -295,6 +295,9 @@ WORKS: dict[str, ClientWork] = {
     "gradient of a balanced minibatch": report("gradient", images="balanced"),
     "hessian-gradient": report("hessian-gradient"),
     "hessian-gradient of a balanced minibatch, warm": report("hessian-gradient", images="balanced", temperature=20.0),
+    "hessian-gradient of some weights over all minibatches": report(
+        "hessian-gradient", images="minibatches", temperature=20.0, within=frozenset({"0.weight", "7.weight"})
+    ),
     "signs": report("sign", bound=0.05),
     "two reports": ClientWork(LOCAL, report=(Report("gradient"), Report("hessian-gradient"))),
     "reports without training": replace(report("gradient"), train=False),

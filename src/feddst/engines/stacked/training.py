@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from feddst.engines.base import Job
 from feddst.engines.client import diverged, refuse_diverged
 from feddst.engines.readjust import drop, grow, growth_images, random_scores
-from feddst.engines.reports import hessian_gradient, refuse_frozen, reported_images, signs
+from feddst.engines.reports import hessian_gradient, refuse_frozen, reported_batches, signs
 from feddst.engines.stacked.beginning import MaskRows, begin
 from feddst.engines.stacked.flat import Flat
 from feddst.engines.stacked.plan import epoch_losses, plan
@@ -173,16 +173,13 @@ class Classroom:
         return any(name not in sent or not torch.equal(mask, sent[name]) for name, mask in mine.items())
 
     def _report(self, stage: Stage, seats: Sequence[Seat], report: Report, failures: Failures) -> Tensor:
-        batch = seats[0].work.local.batch
-        chosen = []
-        for seat in seats:
-            labels = self._images.labels[torch.from_numpy(seat.images)].cpu().numpy()
-            chosen.append(seat.images[reported_images(labels, report, batch, *seat.draw)])
+        chosen = [self._reported(seat, report) for seat in seats]
         if report.kind == "hessian-gradient":
-            return self._hessian_gradients(stage, seats, chosen, report.temperature)
+            return self._hessian_gradients(stage, seats, chosen, report)
         if report.kind == "sign":
             refuse_frozen(self._module)
-        gradients = self._trainer.mean_gradient(stage, chosen, report.temperature)
+        images = [seat.images[np.concatenate(batches)] for seat, batches in zip(seats, chosen, strict=True)]
+        gradients = self._trainer.mean_gradient(stage, images, report.temperature)
         if report.kind == "sign":
             for row, seat in enumerate(seats):
                 named = {name: value[0] for name, value in self._flat.views(gradients[row : row + 1]).items()}
@@ -190,18 +187,23 @@ class Classroom:
                 self._flat.fill(gradients[row], votes or {})
         return gradients
 
+    def _reported(self, seat: Seat, report: Report) -> list[Indices]:
+        """Which of a seat's images, by their places among them, a report is made from."""
+        labels = self._images.labels[torch.from_numpy(seat.images)].cpu().numpy()
+        return reported_batches(labels, report, seat.work.local, *seat.draw)
+
     def _hessian_gradients(
-        self, stage: Stage, seats: Sequence[Seat], chosen: Sequence[Indices], temperature: float
+        self, stage: Stage, seats: Sequence[Seat], chosen: Sequence[Sequence[Indices]], report: Report
     ) -> Tensor:
         """One after another: methods ask for it once, of one client."""
-        found = torch.zeros_like(stage.theta)
-        for row, (seat, images) in enumerate(zip(seats, chosen, strict=True)):
-            at = torch.from_numpy(images).to(stage.theta.device)
+        found, device = torch.zeros_like(stage.theta), stage.theta.device
+        for row, (seat, batches) in enumerate(zip(seats, chosen, strict=True)):
+            at = torch.from_numpy(seat.images).to(device)
             inputs, labels = self._images.inputs[at], self._images.labels[at]
             job = Job(seat.client, seat.seed, seat.broadcast, seat.work, inputs, labels)
             alone = _Alone(job, self._module, stage, self._flat, row)
-            everything = torch.arange(len(images), device=stage.theta.device)
-            self._flat.fill(found[row], hessian_gradient(alone, everything, temperature))
+            placed = [torch.from_numpy(batch).to(device) for batch in batches]
+            self._flat.fill(found[row], hessian_gradient(alone, placed, report))
         return found
 
 
