@@ -167,5 +167,6 @@ def _images_differentiated(work: ClientWork, images: int) -> int:
         growth = work.readjust.growth
         seen += min(images, growth.max_images) if growth.images == "all" else batch
     for report in work.report:
-        seen += (images if report.images in ("all", "minibatches") else batch) * (2 if report.kind == "hessian-gradient" else 1)
+        looked_at = images if report.images in ("all", "minibatches") else batch
+        seen += looked_at * (2 if report.kind == "hessian-gradient" else 1)
     return seen

@@ -107,6 +107,7 @@ _PUBLISHED = {
     "sparsity.distribution": "erk-published",
     "readjust.decay": "constant",
     "readjust.counting": "published",
+    "readjust.dropped": "resolved",
     "growth.grow_from": "any",
     "growth.images": "last-batch",
     "growth.weights": "unpruned",

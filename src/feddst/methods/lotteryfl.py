@@ -1,10 +1,10 @@
 """LotteryFL (Li et al., SEC 2021): every client looks for a sparse network of its own, a winning lottery ticket.
 
 A client holds a mask m_c, all ones at first, and never trains on a fifth of its images. It receives all weights θ. If
-θ⊙m_c gets more than half of those images right, and m_c keeps more than its budgets, every layer drops the fifth of its
-active weights that is smallest in |θ|, and what is left goes back to its initial values: θ_c = θ⁰⊙m_c. Else
-θ_c = θ⊙m_c. The client trains θ_c within m_c and sends the weights that m_c keeps, with m_c itself. The server takes the
-mean of each weight over the clients that hold it, and keeps the old value where nobody does.
+θ⊙m_c gets more than half of those images right, and m_c keeps more than its budgets, every layer drops the fifth of
+its active weights that is smallest in |θ|, and what is left goes back to its initial values: θ_c = θ⁰⊙m_c. Else
+θ_c = θ⊙m_c. The client trains θ_c within m_c and sends the weights that m_c keeps, with m_c itself. The server takes
+the mean of each weight over the clients that hold it, and keeps the old value where nobody does.
 """
 
 import math
