@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from feddst.engines.base import Job, Outcome
 from feddst.engines.readjust import growth_images, random_scores, readjust
 from feddst.engines.reports import make_reports
+from feddst.engines.squares import Squares, wanted
 from feddst.engines.ticket import take_ticket
 from feddst.errors import TrainingError
 from feddst.methods.lotteryfl import kept_masks
@@ -23,13 +24,15 @@ class Client(ABC):
     """A client in the middle of its round.
 
     `velocity` is SGD's momentum, new each round. Where an engine keeps both elsewhere while it trains, `params` and
-    `velocity` are up to date after `expose`, and what was changed in them counts from `adopt` on.
+    `velocity` are up to date after `expose`, and what was changed in them counts from `adopt` on. `squares` are the
+    squared gradients so far, if the work asks for them.
     """
 
     job: Job
     masks: Masks
     params: dict[str, Tensor]
     velocity: dict[str, Tensor]
+    squares: Squares = field(init=False, default_factory=Squares)
 
     @abstractmethod
     def epochs(self, epochs: Sequence[Sequence[Indices]]) -> list[float]:
@@ -140,10 +143,23 @@ def _alone(tensors: Tensors) -> Tensors:
 def _epochs(client: Client, epochs: Sequence[Sequence[Indices]], done: int) -> float:
     """Some epochs, after so many; returns the last one's mean loss."""
     job = client.job
-    losses = [total / len(job.labels) for total in client.epochs(epochs)]
+    sums = _gathering(client, epochs) if wanted(job.work) else client.epochs(epochs)
+    losses = [total / len(job.labels) for total in sums]
     for epoch, loss in enumerate(losses, done + 1):
         refuse_diverged(loss, epoch, job.client, job.broadcast.round, job.work.local.lr)
     return losses[-1]
+
+
+def _gathering(client: Client, epochs: Sequence[Sequence[Indices]]) -> list[float]:
+    """What `Client.epochs` does, with the squared gradient of each step's minibatch gathered before it."""
+    return [sum(_gathered_step(client, batch) for batch in epoch) for epoch in epochs]
+
+
+def _gathered_step(client: Client, batch: Indices) -> float:
+    client.expose()
+    client.squares.add(client.mean_gradient(torch.from_numpy(batch).to(client.job.inputs.device)))
+    [loss] = client.epochs([[batch]])
+    return loss
 
 
 def refuse_diverged(loss: float, epoch: int, client: int, round: int, lr: float) -> None:

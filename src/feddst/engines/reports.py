@@ -1,4 +1,4 @@
-"""What a client sends beside its weights: gradients, Hessian-vector products, signs."""
+"""What a client sends beside its weights: gradients, their squares, Hessian-vector products, signs."""
 
 import threading
 from collections.abc import Sequence
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from feddst.engines.base import Job
+from feddst.engines.squares import Squares
 from feddst.errors import ModelError, TrainingError
 from feddst.protocol import LocalTraining, Report, Tensors, generator, minibatches
 from feddst.protocol.minibatches import Indices, balanced
@@ -30,6 +31,8 @@ class Differentiable(Protocol):
 class Reporting(Differentiable, Protocol):
     """What reports need of a client."""
 
+    squares: Squares
+
     def mean_gradient(self, images: Tensor, temperature: float = 1.0) -> dict[str, Tensor]: ...
 
 
@@ -44,6 +47,8 @@ def make_reports(client: Reporting) -> dict[str, Tensors]:
 
 
 def _tensors(client: Reporting, report: Report) -> Tensors:
+    if report.kind == "squared-gradient":
+        return client.squares.mean(client.job.broadcast.params)
     job, of = client.job, (client.job.seed, client.job.broadcast.round, client.job.client)
     batches = [
         torch.from_numpy(batch).to(job.inputs.device)

@@ -167,6 +167,9 @@ def _images_differentiated(work: ClientWork, images: int) -> int:
         growth = work.readjust.growth
         seen += min(images, growth.max_images) if growth.images == "all" else batch
     for report in work.report:
+        if report.kind == "squared-gradient":
+            seen += images * work.local.epochs if work.train else 0
+            continue
         looked_at = images if report.images in ("all", "minibatches") else batch
         seen += looked_at * (2 if report.kind == "hessian-gradient" else 1)
     return seen

@@ -67,17 +67,20 @@ class Readjustment:
 
 @dataclass(frozen=True)
 class Report:
-    """One more tensor for each parameter to send back, dense, taken at the client's final weights.
+    """One more tensor for each parameter to send back, dense.
 
     `gradient` is the task loss's mean gradient g, `hessian-gradient` is Hg with the loss's Hessian H, `sign` is, for
     each weight, +1 with probability (b + g)/2b and otherwise −1, where b is `bound` and g is cut to −b … b. They are
-    taken over all images of the client, over one minibatch drawn at random, over one with as many images of each class
-    that the client holds, or over all minibatches of an epoch, the sum of whose mean losses Hg is taken of. The
-    network's outputs are divided by `temperature` first. If parameters are named in `within`, g and H of Hg are those
-    of these alone, and the others get 0.
+    taken at the client's final weights, over all its images, over one minibatch drawn at random, over one with as many
+    images of each class that it holds, or over all minibatches of an epoch, the sum of whose mean losses Hg is taken
+    of. The network's outputs are divided by `temperature` first. If parameters are named in `within`, g and H of Hg are
+    those of these alone, and the others get 0.
+
+    `squared-gradient` is the mean of g² over the steps of the round, where g is the gradient of a step's minibatch
+    before it, dense as well: none of the above applies.
     """
 
-    kind: Literal["gradient", "hessian-gradient", "sign"]
+    kind: Literal["gradient", "hessian-gradient", "sign", "squared-gradient"]
     images: Literal["all", "minibatch", "balanced", "minibatches"] = "all"
     temperature: float = 1.0
     bound: float = 1.0

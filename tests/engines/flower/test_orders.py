@@ -38,7 +38,7 @@ growth = st.builds(
 )
 report = st.builds(
     Report,
-    kind=st.sampled_from(["gradient", "hessian-gradient", "sign"]),
+    kind=st.sampled_from(["gradient", "hessian-gradient", "sign", "squared-gradient"]),
     images=st.sampled_from(["all", "minibatch", "balanced", "minibatches"]),
     temperature=st.floats(1e-3, 1e3),
     bound=st.floats(1e-3, 1e3),

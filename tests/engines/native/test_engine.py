@@ -298,6 +298,11 @@ WORKS: dict[str, ClientWork] = {
     "hessian-gradient of some weights over all minibatches": report(
         "hessian-gradient", images="minibatches", temperature=20.0, within=frozenset({"0.weight", "7.weight"})
     ),
+    "squared gradients": report("squared-gradient"),
+    "squared gradients of a proximal client": replace(report("squared-gradient"), proximal=Proximal(0.5)),
+    "squared gradients, readjusted in between": replace(readjust(1), report=(Report("squared-gradient"),)),
+    "squared gradients and the last": ClientWork(LOCAL, report=(Report("squared-gradient"), Report("gradient"))),
+    "squared gradients of no steps": replace(report("squared-gradient"), train=False),
     "signs": report("sign", bound=0.05),
     "two reports": ClientWork(LOCAL, report=(Report("gradient"), Report("hessian-gradient"))),
     "reports without training": replace(report("gradient"), train=False),

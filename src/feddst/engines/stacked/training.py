@@ -13,14 +13,16 @@ from feddst.engines.base import Job
 from feddst.engines.client import diverged, refuse_diverged
 from feddst.engines.readjust import drop, grow, growth_images, random_scores
 from feddst.engines.reports import hessian_gradient, refuse_frozen, reported_batches, signs
+from feddst.engines.squares import wanted
 from feddst.engines.stacked.beginning import MaskRows, begin
 from feddst.engines.stacked.flat import Flat
-from feddst.engines.stacked.plan import epoch_losses, plan
+from feddst.engines.stacked.plan import Plan, epoch_losses, plan
 from feddst.engines.stacked.seats import Images, Seat
+from feddst.engines.stacked.squares import StackedSquares
 from feddst.engines.stacked.stage import Stage, Trainer
 from feddst.errors import TrainingError
 from feddst.models import load
-from feddst.protocol import Readjustment, Report
+from feddst.protocol import LocalTraining, Readjustment, Report
 from feddst.protocol.keys import torch_seed
 from feddst.protocol.minibatches import Indices, cuts
 
@@ -71,33 +73,47 @@ class Classroom:
         stage = self._trainer.stage(len(seats))
         seats = begin(seats, stage, self._flat, self._module, self._images, self._mask_rows)
         before = stage.masks.clone() if work.readjust is not None else None
+        squares = StackedSquares.of(stage) if wanted(work) else None
         cuda = [stage.theta.device] if stage.theta.is_cuda else []
         with torch.random.fork_rng(devices=cuda):
             # What a module draws while it trains (dropout, say) follows from who sits here.
             torch.manual_seed(torch_seed(seats[0].seed, f"torch {seats[0].broadcast.round} {seats[0].client} stacked"))
-            losses = self._learn(stage, seats, failures) if work.train else [0.0] * len(seats)
+            losses = self._learn(stage, seats, failures, squares) if work.train else [0.0] * len(seats)
         self._refuse_diverged(stage, seats, failures)
         reports: dict[str, Tensor] = {
-            report.kind: self._report(stage, seats, report, failures) for report in work.report
+            report.kind: self._report(stage, seats, report, failures)
+            for report in work.report
+            if report.kind != "squared-gradient"
         }
+        if squares is not None:
+            reports["squared-gradient"] = squares.mean()
         return Trained(seats, stage, self._changed(stage, seats, before), losses, reports, failures)
 
-    def _learn(self, stage: Stage, seats: Sequence[Seat], failures: Failures) -> list[float]:
+    def _learn(
+        self, stage: Stage, seats: Sequence[Seat], failures: Failures, squares: StackedSquares | None
+    ) -> list[float]:
         """All epochs, with the readjustment after its own; returns the last epochs' losses."""
         sequences, orders = [seat.sequence() for seat in seats], seats[0].work.readjust
         if orders is None:
-            return [losses[-1] for losses in self._epochs(stage, seats, sequences, failures)]
+            return [losses[-1] for losses in self._epochs(stage, seats, sequences, failures, squares)]
         after = orders.after_epoch
-        first = self._epochs(stage, seats, [sequence[:after] for sequence in sequences], failures)
+        first = self._epochs(stage, seats, [sequence[:after] for sequence in sequences], failures, squares)
         # A straggler that stops before its time readjusts after its last epoch.
         ends = [sequence[min(after, len(sequence)) - 1] for sequence in sequences]
         pieces = [cuts(len(end), seats[0].work.local.batch)[-1] for end in ends]
         self._readjust(stage, seats, orders, [end[piece] for end, piece in zip(ends, pieces, strict=True)])
-        second = self._epochs(stage, seats, [sequence[after:] for sequence in sequences], failures, done=after)
+        late = [sequence[after:] for sequence in sequences]
+        second = self._epochs(stage, seats, late, failures, squares, done=after)
         return [(early + late)[-1] for early, late in zip(first, second, strict=True)]
 
     def _epochs(
-        self, stage: Stage, seats: Sequence[Seat], sequences: Sequence[Indices], failures: Failures, done: int = 0
+        self,
+        stage: Stage,
+        seats: Sequence[Seat],
+        sequences: Sequence[Indices],
+        failures: Failures,
+        squares: StackedSquares | None,
+        done: int = 0,
     ) -> list[list[float]]:
         """Some epochs, after so many; returns each seat's mean loss in each of them."""
         local, proximal = seats[0].work.local, seats[0].work.proximal
@@ -105,7 +121,7 @@ class Classroom:
         steps = plan(sequences, local.batch)
         if not steps.steps:
             return [[] for _ in seats]
-        losses = self._trainer.epochs(stage, steps, local, mu).double().cpu().numpy()
+        losses = self._steps(stage, steps, local, mu, squares).double().cpu().numpy()
         found = epoch_losses(losses, steps.lengths, sequences)
         if not np.isfinite(losses).all():
             for seat, each in zip(seats, found, strict=True):
@@ -113,6 +129,18 @@ class Classroom:
                     which = loss, epoch, seat.client, seat.broadcast.round, local.lr
                     failures.unless(seat, partial(refuse_diverged, *which))
         return found
+
+    def _steps(
+        self, stage: Stage, steps: Plan, local: LocalTraining, mu: float, squares: StackedSquares | None
+    ) -> Tensor:
+        """What `Trainer.epochs` does, with the squared gradient of each step's minibatches gathered before it."""
+        if squares is None:
+            return self._trainer.epochs(stage, steps, local, mu)
+        losses = []
+        for one in steps.one_by_one():
+            squares.add(self._trainer.mean_gradient(stage, one.minibatches()), one.lengths[0] > 0)
+            losses.append(self._trainer.epochs(stage, one, local, mu))
+        return torch.cat(losses)
 
     def _readjust(
         self, stage: Stage, seats: Sequence[Seat], orders: Readjustment, last_batches: Sequence[Indices]
