@@ -225,7 +225,8 @@ def test_nothing_is_measured_for_other_methods(monkeypatch: pytest.MonkeyPatch, 
 
 def configured(**changes: Any) -> RunConfig:
     small = {"data.clients": 8, "data.images_per_class": 6, "cohort.size": 3, "local.epochs": 1, "local.batch": 8}
-    plain = {"method": "prunefl", "eval_every": 100, "engine.workers": 1, "prunefl.layer_times": "flops"}
+    plain: dict[str, Any] = {"method": "prunefl", "eval_every": 100, "engine.workers": 1}
+    plain |= {"prunefl.layer_times": "flops", "prunefl.initial_rounds": 0}
     given = {name.replace("__", "."): value for name, value in changes.items()}
     return updated(RunConfig(), {**small, **plain, **given})
 
@@ -249,7 +250,7 @@ class Stop(Silent):
 
 
 def test_gradients_travel_only_for_a_reconfiguration_and_are_paid_for(blobs: Dataset) -> None:
-    method = PruneFL(prunefl=Reconfiguration(every=3))
+    method = PruneFL(prunefl=Reconfiguration(every=3, initial_rounds=0))
     orders = [method.work(ServerState(r, 0, {}), 0) for r in range(8)]
     assert [r for r, work in enumerate(orders) if work.report] == [0, 3, 6]
     assert orders[3].report == (Report("squared-gradient"),)

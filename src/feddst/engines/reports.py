@@ -14,7 +14,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from feddst.engines.base import Job
 from feddst.engines.squares import Squares
 from feddst.errors import ModelError, TrainingError
-from feddst.protocol import LocalTraining, Report, Tensors, generator, minibatches
+from feddst.protocol import LocalTraining, Masks, Report, Tensors, generator, minibatches
 from feddst.protocol.minibatches import Indices, balanced
 
 _ATTENTION = threading.Lock()
@@ -32,6 +32,7 @@ class Reporting(Differentiable, Protocol):
     """What reports need of a client."""
 
     squares: Squares
+    settled: Masks
 
     def mean_gradient(self, images: Tensor, temperature: float = 1.0) -> dict[str, Tensor]: ...
 
@@ -49,6 +50,8 @@ def make_reports(client: Reporting) -> dict[str, Tensors]:
 def _tensors(client: Reporting, report: Report) -> Tensors:
     if report.kind == "squared-gradient":
         return client.squares.mean(client.job.broadcast.params)
+    if report.kind == "kept":
+        return {name: _kept(value, client.settled.get(name)) for name, value in client.job.broadcast.params.items()}
     job, of = client.job, (client.job.seed, client.job.broadcast.round, client.job.client)
     batches = [
         torch.from_numpy(batch).to(job.inputs.device)
@@ -60,6 +63,10 @@ def _tensors(client: Reporting, report: Report) -> Tensors:
         refuse_frozen(client.differentiable()[0])
     gradient = client.mean_gradient(torch.cat(batches), report.temperature)
     return signs(gradient, report.bound, *of) if report.kind == "sign" else gradient
+
+
+def _kept(value: Tensor, mask: Tensor | None) -> Tensor:
+    return torch.ones(value.shape) if mask is None else mask.float()
 
 
 def reported_batches(

@@ -40,6 +40,7 @@ from feddst.protocol import (
     Masks,
     Report,
     ServerState,
+    Settling,
     SparseSum,
     Tensors,
     count_active,
@@ -60,6 +61,13 @@ class Reconfiguration:
     halving: int = option(
         10_000, "rounds in which that share halves; (published code) 1, whatever this says", at_least=1
     )
+    initial_rounds: int = option(
+        1000,
+        "at most so many rounds, a pass over its images each, in which the first client trains and prunes alone, every "
+        "ΔR of them, until its density settles; 0, or (published code) whatever this says: it prunes once, after its "
+        "epochs",
+        at_least=0,
+    )
     layer_times: Literal["measured", "flops", "equal"] = option(
         "measured",
         "the time t of a layer's weights: measured on this machine when the run begins, its multiply-adds with T = 0, "
@@ -79,6 +87,10 @@ class Reconfiguration:
     def squares(self) -> bool:
         """Whether clients are asked for squared gradients, instead of gradients."""
         return self.importance == "squares" and self.variant == "authors"
+
+    def settles(self, r: int) -> bool:
+        """Whether round r is one client's, that trains and prunes until its density settles."""
+        return r == 0 and self.initial_rounds > 0 and self.variant == "authors"
 
     def due(self, r: int) -> bool:
         """Whether round r ends with a reconfiguration."""
@@ -146,7 +158,19 @@ class PruneFL(FedAvgM):
 
     def work(self, state: ServerState, client: int) -> ClientWork:
         work = super().work(state, client)
+        if self.prunefl.settles(state.round):
+            return replace(work, settle=self.settling(state), report=(Report("kept"),))
         return replace(work, report=(self.asked,)) if self.prunefl.due(state.round) else work
+
+    def settling(self, state: ServerState) -> Settling:
+        """The first client's orders."""
+        options, times = self.prunefl, self.remembered(state)
+        return Settling(options.initial_rounds, options.every, options.prunable, times.per_weight, times.constant)
+
+    def remembered(self, state: ServerState) -> LayerTimes:
+        """The times that the state has had since the beginning."""
+        each = {name: float(state.extra[f"time/{name}"]) for name in state.masks}
+        return LayerTimes(each, float(state.extra["time"]))
 
     @property
     def asked(self) -> Report:
@@ -157,13 +181,7 @@ class PruneFL(FedAvgM):
         after = super().aggregate(state, total)
         if not self.prunefl.due(state.round):
             return after
-        gain, share = self.gain(total), self.prunefl.share(state.round)
-        each = {name: float(state.extra[f"time/{name}"]) for name in state.masks}
-        times = LayerTimes(each, float(state.extra["time"]))
-        if self.prunefl.variant == "published":
-            masks = reconfigure_published(gain, state.masks, times, share)
-        else:
-            masks = reconfigure(after.params, gain, state.masks, times, share)
+        masks = self.chosen(state, after, total)
         return replace(
             after,
             params=masked(after.params, masks),
@@ -171,6 +189,16 @@ class PruneFL(FedAvgM):
             budgets=count_active(masks),
             extra=self.forget(after.extra, masks),
         )
+
+    def chosen(self, state: ServerState, after: ServerState, total: SparseSum) -> dict[str, Tensor]:
+        """The new masks."""
+        if self.prunefl.settles(state.round):
+            kept = total.mean("kept")
+            return {name: kept[name] > 0.5 for name in state.masks}
+        gain, times, share = self.gain(total), self.remembered(state), self.prunefl.share(state.round)
+        if self.prunefl.variant == "published":
+            return reconfigure_published(gain, state.masks, times, share)
+        return reconfigure(after.params, gain, state.masks, times, share)
 
     def gain(self, total: SparseSum) -> dict[str, Tensor]:
         """g² of every parameter."""

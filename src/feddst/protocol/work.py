@@ -77,10 +77,11 @@ class Report:
     those of these alone, and the others get 0.
 
     `squared-gradient` is the mean of g² over the steps of the round, where g is the gradient of a step's minibatch
-    before it, dense as well: none of the above applies.
+    before it, dense as well, and `kept` is 1 where masks on which the client has settled keep a weight, else 0, and 1
+    for what has no mask. None of the above applies to them.
     """
 
-    kind: Literal["gradient", "hessian-gradient", "sign", "squared-gradient"]
+    kind: Literal["gradient", "hessian-gradient", "sign", "squared-gradient", "kept"]
     images: Literal["all", "minibatch", "balanced", "minibatches"] = "all"
     temperature: float = 1.0
     bound: float = 1.0
@@ -103,6 +104,26 @@ class Ticket:
 
 
 @dataclass(frozen=True)
+class Settling:
+    """PruneFL's first stage, by one client alone and instead of its epochs: rounds of training and pruning.
+
+    A round goes over the client's images once. After every `every` of them it chooses its masks anew, as PruneFL's
+    server would, from the mean squared gradients of all steps since the last time: each weight of a layer costs
+    `times[layer]`, everything else `constant`, and the share `prunable` of a layer's active weights may leave. It ends
+    when the density has changed by at most the share `steady` that many times `in_a_row`, or after `rounds`. What it
+    sends are all weights, zeros where its masks leave them out.
+    """
+
+    rounds: int
+    every: int
+    prunable: float
+    times: Mapping[str, float]
+    constant: float
+    steady: float = 0.1
+    in_a_row: int = 5
+
+
+@dataclass(frozen=True)
 class ClientWork:
     """One client's orders for one round.
 
@@ -118,6 +139,7 @@ class ClientWork:
     report: tuple[Report, ...] = ()
     keep: frozenset[str] = frozenset()
     train: bool = True
+    settle: Settling | None = None
 
     def shortened(self, epochs: int) -> "ClientWork":
         """The same work cut to fewer epochs, as a straggler does it."""

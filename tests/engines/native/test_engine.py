@@ -52,6 +52,7 @@ from feddst.protocol import (
     Proximal,
     Readjustment,
     Report,
+    Settling,
     Tensors,
     Update,
     masked,
@@ -303,6 +304,11 @@ WORKS: dict[str, ClientWork] = {
     "squared gradients, readjusted in between": replace(readjust(1), report=(Report("squared-gradient"),)),
     "squared gradients and the last": ClientWork(LOCAL, report=(Report("squared-gradient"), Report("gradient"))),
     "squared gradients of no steps": replace(report("squared-gradient"), train=False),
+    "settled on masks": ClientWork(
+        replace(LOCAL, lr=0.05),
+        settle=Settling(6, 2, 0.3, {"0.weight": 3.0, "3.weight": 2.0, "7.weight": 1.0}, 100.0),
+        report=(Report("kept"),),
+    ),
     "signs": report("sign", bound=0.05),
     "two reports": ClientWork(LOCAL, report=(Report("gradient"), Report("hessian-gradient"))),
     "reports without training": replace(report("gradient"), train=False),
@@ -336,7 +342,12 @@ def assert_outcomes_agree(found: Outcome, expected: Outcome) -> None:
 
 @pytest.mark.parametrize(
     ("name", "sparse"),
-    [(name, sparse) for name, work in WORKS.items() for sparse in (False, True) if sparse or work.readjust is None],
+    [
+        (name, sparse)
+        for name, work in WORKS.items()
+        for sparse in (False, True)
+        if sparse or (work.readjust is None and work.settle is None)
+    ],
 )
 def test_every_kind_of_work_is_done_as_the_reference_does_it(
     name: str, sparse: bool, module: nn.Module, digits: Dataset, native_client: TrainClient

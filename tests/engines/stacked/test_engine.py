@@ -176,6 +176,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         {"growth.grow_from": "any", "growth.images": "last-batch", "growth.weights": "unpruned"},
     ),
     "grown by few images": ("feddst", {"growth.max_images": 5}),
+    "a first client that does not settle": ("prunefl", {"prunefl.initial_rounds": 5, "prunefl.every": 2}),
+    "a first client that prunes once": ("prunefl", {"prunefl.initial_rounds": 0}),
     "mean gradients": ("prunefl", {"prunefl.importance": "mean"}),
     "squared gradients of unequal clients": ("prunefl", {"data.partition": "dirichlet", "data.beta": 0.5}),
     "pruned by all minibatches": ("grasp", {"oneshot.images": "minibatches", "oneshot.kept": "S"}),

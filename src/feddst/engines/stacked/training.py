@@ -20,9 +20,10 @@ from feddst.engines.stacked.plan import Plan, epoch_losses, plan
 from feddst.engines.stacked.seats import Images, Seat
 from feddst.engines.stacked.squares import StackedSquares
 from feddst.engines.stacked.stage import Stage, Trainer
+from feddst.engines.torch_client import train_client
 from feddst.errors import TrainingError
 from feddst.models import load
-from feddst.protocol import LocalTraining, Readjustment, Report
+from feddst.protocol import LocalTraining, Readjustment, Report, positions_of, unpacked
 from feddst.protocol.keys import torch_seed
 from feddst.protocol.minibatches import Indices, cuts
 
@@ -72,6 +73,8 @@ class Classroom:
         work, failures = seats[0].work, Failures()
         stage = self._trainer.stage(len(seats))
         seats = begin(seats, stage, self._flat, self._module, self._images, self._mask_rows)
+        if work.settle is not None:
+            return self._settle(stage, seats, failures)
         before = stage.masks.clone() if work.readjust is not None else None
         squares = StackedSquares.of(stage) if wanted(work) else None
         cuda = [stage.theta.device] if stage.theta.is_cuda else []
@@ -88,6 +91,30 @@ class Classroom:
         if squares is not None:
             reports["squared-gradient"] = squares.mean()
         return Trained(seats, stage, self._changed(stage, seats, before), losses, reports, failures)
+
+    def _settle(self, stage: Stage, seats: Sequence[Seat], failures: Failures) -> Trained:
+        """One after another, as the reference engine would: PruneFL asks for it once, of one client."""
+        reports: dict[str, Tensor] = {report.kind: torch.zeros_like(stage.theta) for report in seats[0].work.report}
+        losses = []
+        for row, seat in enumerate(seats):
+            outcome = failures.unless(seat, partial(train_client, self._module, self._job(seat)))
+            losses.append(0.0 if outcome is None else outcome.loss)
+            if outcome is None:
+                continue
+            update = outcome.update
+            dense = unpacked(update.params, positions_of(seat.broadcast.masks), seat.broadcast.params)
+            self._flat.fill(stage.theta[row], dense)
+            for name, value in update.buffers.items():
+                stage.buffers[name][row] = value.to(stage.theta.device)
+            for kind, rows in reports.items():
+                self._flat.fill(rows[row], update.extra[kind])
+        return Trained(seats, stage, [False] * len(seats), losses, reports, failures)
+
+    def _job(self, seat: Seat) -> Job:
+        """A seat's work with its images."""
+        at = torch.from_numpy(seat.images).to(self._images.inputs.device)
+        inputs, labels = self._images.inputs[at], self._images.labels[at]
+        return Job(seat.client, seat.seed, seat.broadcast, seat.work, inputs, labels)
 
     def _learn(
         self, stage: Stage, seats: Sequence[Seat], failures: Failures, squares: StackedSquares | None
@@ -226,10 +253,7 @@ class Classroom:
         """One after another: methods ask for it once, of one client."""
         found, device = torch.zeros_like(stage.theta), stage.theta.device
         for row, (seat, batches) in enumerate(zip(seats, chosen, strict=True)):
-            at = torch.from_numpy(seat.images).to(device)
-            inputs, labels = self._images.inputs[at], self._images.labels[at]
-            job = Job(seat.client, seat.seed, seat.broadcast, seat.work, inputs, labels)
-            alone = _Alone(job, self._module, stage, self._flat, row)
+            alone = _Alone(self._job(seat), self._module, stage, self._flat, row)
             placed = [torch.from_numpy(batch).to(device) for batch in batches]
             self._flat.fill(found[row], hessian_gradient(alone, placed, report))
         return found
