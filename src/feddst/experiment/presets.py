@@ -301,6 +301,7 @@ def _all() -> Iterator[Preset]:
             "data.partition": "shards",
             "prunefl.every": 10,
             "prunefl.layer_times": "flops",
+            "prunefl.initial_rounds": 0,
             "eval_every": 3,
         },
     )

@@ -1,7 +1,8 @@
 """PruneFL (Jiang et al., IEEE TNNLS 2022): FedAvgM within a mask that the server chooses anew from squared gradients.
 
-In round 0 one client trains the dense network and sends its weights and its squared gradients; the server takes the
-weights over and chooses the first mask. After that, every ΔR rounds, clients send squared gradients beside their
+In round 0 one client begins with the dense network and trains by itself; every ΔR passes over its images it chooses a
+mask anew, by the rule below with r = 0, until the density has changed by at most a tenth five times in a row. The
+server takes its weights and its mask over. After that, every ΔR rounds, clients send squared gradients beside their
 weights. Let g² be their mean, over clients and over all steps that each of them takes in the round, t the time that a
 weight adds to a round, and T the time of a round without any. Of each layer's active weights the share
 0.3·0.5^(r/10000), the smallest, may leave, and every inactive weight may enter; the others stay. Γ = Σg²/(T + Σt), over
@@ -10,9 +11,12 @@ keeps each while its g²/t exceeds Γ, which gives the largest Γ there is. What
 starts there. How dense the network becomes is a result.
 
 As in the authors' code, training goes on from that first client's weights, and biases and norms, whose time is part of
-T, count in Γ. There clients gather squares in every round, and here, where few of many take part in a round, in those
-that end with a new mask. With `importance = "mean"` clients send gradients, as the FedDST paper has it, and g² is the
-square of the mean over clients and over all images of each at the end of the round.
+T, count in Γ. Three things are otherwise there: after the first stage a client squares the sum of a round's gradients,
+not each of them; it gathers squares in every round, and here, where few of many take part in a round, in those that end
+with a new mask; and no mask is chosen before the network is right half as often again as by chance. With
+`importance = "mean"` clients send gradients, as the FedDST paper has it, and g² is the square of the mean over clients
+and over all images of each at the end of the round. With `initial_rounds = 0` the first client trains for one round and
+reports as others do.
 
 `published` is what the FedDST authors' code compares with. It goes through *all* weights by falling g², whatever their
 magnitude, and keeps each while its g²/t is at least Γ (without biases) or it is among the first 1 − p of all. p is 0.3
@@ -70,8 +74,9 @@ class Reconfiguration:
     )
     layer_times: Literal["measured", "flops", "equal"] = option(
         "measured",
-        "the time t of a layer's weights: measured on this machine when the run begins, its multiply-adds with T = 0, "
-        "or the same for all with T = 0; only the last two make the same run again",
+        "the time t of a layer's weights: measured on this machine when the run begins, with the sparse kernels if "
+        "they train and else in PyTorch, its multiply-adds with T = 0, or the same for all with T = 0; only the last "
+        "two make the same run again, and without a T the first client keeps very few weights",
     )
     importance: Literal["squares", "mean"] = option(
         "squares",
@@ -111,11 +116,11 @@ class PruneFL(FedAvgM):
 
     name: ClassVar[str] = "prunefl"
     summary: ClassVar[str] = (
-        "FedAvgM in a mask chosen anew from dense gradients for the fastest fall of the loss (Jiang et al. 2022)"
+        "FedAvgM in a mask chosen anew from squared gradients for the fastest fall of the loss (Jiang et al. 2022)"
     )
     card: ClassVar[Card] = Card(
         "Jiang et al. 2022",
-        "active weights; in round 0 and every ΔR rounds the dense gradient",
+        "active weights; every ΔR rounds the dense squared gradient; in round 0 one client's weights and mask",
         "active weights; the mask when it has changed",
         "32(1−S)n, every ΔR rounds 32n more",
         result="one model; its S is found, not given",

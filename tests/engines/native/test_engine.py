@@ -120,7 +120,7 @@ def config(**changes: Any) -> RunConfig:
 
 
 OWN: dict[str, dict[str, Any]] = {
-    "prunefl": {"prunefl__layer_times": "flops", "prunefl__every": 1},
+    "prunefl": {"prunefl__layer_times": "flops", "prunefl__every": 1, "prunefl__initial_rounds": 3},
     "lotteryfl": {"lottery__threshold": 0.0},
     "sign-sgd": {"wire__values": "sign"},
 }
