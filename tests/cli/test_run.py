@@ -11,6 +11,7 @@ from torch import nn
 
 from feddst.data import Dataset
 from feddst.experiment import toml
+from feddst.experiment.storage import RunDirectory
 
 Call = Callable[..., Any]
 
@@ -148,7 +149,9 @@ def test_a_learning_rate_far_too_large_says_who_and_when(feddst: Call, small: st
     outcome = feddst(f"run --rounds 1 {small} --local.lr 1e30")
     assert outcome.code == 2
     last = outcome.err.splitlines()[-1]
-    assert last.startswith("feddst: round 1: 2 of the 2 clients that answered diverged: the round came to nothing; client ")
+    assert last.startswith(
+        "feddst: round 1: 2 of the 2 clients that answered diverged: the round came to nothing; client "
+    )
     assert "too large to average" in last
 
 

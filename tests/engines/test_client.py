@@ -189,6 +189,38 @@ def test_gradient_reports_are_the_mean_gradient_at_the_end(
         torch.testing.assert_close(update.extra["gradient"][name], p.grad, rtol=1e-5, atol=1e-7)
 
 
+def test_squared_gradients_are_the_mean_over_steps_of_each_minibatchs(train_client: TrainClient) -> None:
+    """Two classes, one weight each, one image (1) a step; lr ½, no momentum.
+
+    At θ = (0, 0) both classes have probability ½, so that an image of class 0 has the gradient (−½, ½), and θ becomes
+    (¼, −¼). Then class 0 has p = 1/(1 + e^−½) = .6224593: an image of class 0 has (p − 1, 1 − p). The mean of the
+    squares is (.25 + .1425370)/2 = .1962685 for both; that of the plain gradients, squared, would be .1925524.
+    """
+    module = nn.Sequential(nn.Flatten(), nn.Linear(1, 2, bias=False))
+    local = LocalTraining(epochs=1, batch=1, lr=0.5, momentum=0.0, l2=0.0)
+    sent = Broadcast(1, {"1.weight": torch.zeros(2, 1)}, masks={"1.weight": torch.ones(2, 1, dtype=torch.bool)})
+    work = ClientWork(local, report=(Report("squared-gradient"),))
+    one = Job(0, 7, sent, work, torch.ones(2, 1, 1, 1), torch.zeros(2, dtype=torch.int64))
+    update = train_client(module, one).update
+    torch.testing.assert_close(update.extra["squared-gradient"]["1.weight"], torch.full((2, 1), 0.1962685))
+    plain = train_client(module, replace(one, work=ClientWork(local))).update
+    assert torch.equal(update.params["1.weight"], plain.params["1.weight"])
+
+
+def test_squared_gradients_of_pruned_weights_are_gathered_too(
+    train_client: TrainClient, module: nn.Sequential, job: JobMaker
+) -> None:
+    one = job(RandomMask(local=LOCAL, sparsity=Sparsity(0.7)))
+    found = train_client(module, replace(one, work=replace(one.work, report=(Report("squared-gradient"),)))).update
+    plain = train_client(module, one).update
+    assert all(torch.equal(value, found.params[name]) for name, value in plain.params.items())
+    for name, mask in one.broadcast.masks.items():
+        squares = found.extra["squared-gradient"][name]
+        assert squares.shape == mask.shape
+        assert squares.min() >= 0
+        assert squares[~mask].max() > 0
+
+
 def test_kept_parameters_stay_with_the_client(train_client: TrainClient, module: nn.Sequential, job: JobMaker) -> None:
     keep = frozenset({"0.weight", "0.bias"})
     plain = job(FedAvgM(local=LOCAL))

@@ -69,8 +69,13 @@ def test_a_bad_network_stays_as_the_server_has_it_under_the_clients_mask() -> No
     assert weights["weight"].tolist() == [[5, -1], [0, 4]]
 
 
-def test_the_threshold_is_passed_when_it_is_met() -> None:
-    assert count_active(taken(one_job(threshold=1.0))[1]) == {"weight": 3}
+def test_the_threshold_must_be_exceeded() -> None:
+    """One of the two held-out images has a wrong label: half of them are right."""
+    [wrong, _] = sorted(set(range(10)) - set(taken(one_job())[0].tolist()))
+    labels = torch.arange(10) % 2
+    labels[wrong] = 1 - labels[wrong]
+    assert count_active(taken(one_job(threshold=0.5, labels=labels))[1]) == {"weight": 4}
+    assert count_active(taken(one_job(threshold=0.49, labels=labels))[1]) == {"weight": 3}
 
 
 def test_at_its_budget_a_network_is_neither_pruned_nor_rewound() -> None:

@@ -56,13 +56,23 @@ def test_no_gradient_travels_as_its_largest_values(codec: str) -> None:
     for method in ("snip", "grasp", "prunefl"):
         with pytest.raises(OptionError) as refused:
             configured(method=method, wire__values=codec).check()
-        allowed = "one of float32, bfloat16, float16, q8, q4, q2"
+        half = "" if method == "prunefl" else "float16, "
+        allowed = f"one of float32, bfloat16, {half}q8, q4, q2"
         assert str(refused.value) == f"wire.values must be {allowed} for {method}, got {codec!r}"
     configured(method="feddst", wire__values=codec).check()
     configured(method="snip", wire__values="q2").check()
     configured(method="sprout", wire__values=codec).check()
     with pytest.raises(OptionError, match=r"wire.values must be one of float32, .*, q2 for sprout, got"):
         configured(method="sprout", sprout__where="gradient", wire__values=codec).check()
+
+
+def test_no_squared_gradient_travels_as_float16() -> None:
+    with pytest.raises(
+        OptionError, match=r"wire.values must be one of .*, bfloat16, q8, .* for prunefl, got 'float16'"
+    ):
+        configured(method="prunefl", wire__values="float16").check()
+    configured(method="prunefl", wire__values="float16", prunefl__importance="mean").check()
+    configured(method="prunefl", wire__values="float16", prunefl__variant="published").check()
 
 
 def test_what_clients_keep_is_not_sent_twice() -> None:

@@ -120,6 +120,7 @@ def test_the_published_feddst_differs_by_its_quirks_and_nothing_else() -> None:
         "model.head": "softmax",
         "readjust.counting": "published",
         "readjust.decay": "constant",
+        "readjust.dropped": "resolved",
         "sparsity.distribution": "erk-published",
     }
     assert changes("table1-feddst-published", "table1-feddst") == quirks | {"data.partition": "shards"}

@@ -66,7 +66,7 @@ def assert_same(one: Result, two: Result) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_learns(method: str, small_config: Configure, small_data: Dataset) -> None:
     own: dict[str, dict[str, Any]] = {
-        "prunefl": {"prunefl__layer_times": "flops"},
+        "prunefl": {"prunefl__layer_times": "flops", "prunefl__initial_rounds": 0},
         "sign-sgd": {"sign__lr": 0.03},
         "feddst+fedadagrad": {"adaptive__lr": 0.05},
     }

@@ -25,6 +25,10 @@ kept, the diagonal. In W₂ both clients hold both: 00 is (1·1.25 + 3·0)/4 = 0
 0.9375. The biases are (1·¼ − 3·¼)/4 = −⅛ and ⅛.
 """
 
+from dataclasses import replace
+from typing import Any
+
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -32,7 +36,7 @@ from feddst.engines.base import Job
 from feddst.engines.torch_client import train_client
 from feddst.methods import FedDST
 from feddst.models import initial_model
-from feddst.protocol import LocalTraining, ServerState, SparseSum, Update
+from feddst.protocol import InitialModel, Layer, LocalTraining, ServerState, SparseSum, Update
 from feddst.sparsity import Sparsity, Timetable
 
 METHOD = FedDST(
@@ -105,3 +109,43 @@ def test_the_server_averages_over_holders_and_prunes_back() -> None:
 
 def _equal(value: Tensor, expected: list[list[float]] | list[float]) -> bool:
     return torch.equal(value, torch.tensor(expected))
+
+
+MNIST = InitialModel(
+    {
+        name: torch.zeros(shape)
+        for name, shape in (
+            ("conv1.weight", (10, 1, 5, 5)),
+            ("conv1.bias", (10,)),
+            ("conv2.weight", (20, 10, 5, 5)),
+            ("conv2.bias", (20,)),
+            ("fc1.weight", (50, 5120)),
+            ("fc1.bias", (50,)),
+            ("fc2.weight", (10, 50)),
+            ("fc2.bias", (10,)),
+        )
+    },
+    layers=(
+        Layer("conv1.weight", (10, 1, 5, 5), 10),
+        Layer("conv2.weight", (20, 10, 5, 5), 20),
+        Layer("fc1.weight", (50, 5120), 50),
+        Layer("fc2.weight", (10, 50), 10),
+    ),
+)
+
+
+@pytest.mark.parametrize(("dropped", "expected"), [("share", [3, 48, 2560, 7]), ("resolved", [2, 50, 2560, 5])])
+def test_the_published_code_drops_what_its_distribution_leaves_less(dropped: Any, expected: list[int]) -> None:
+    """MNIST's network with α = 0.05: at S = 0.8 layers keep 65, 953, 51204 and 143, at 0.81 63, 903, 48644 and 138.
+
+    The second convolution, say, has 5020 weights and biases, of which 4066.1 and 4116.9 are left out.
+    """
+    table = Timetable(alpha=0.05, every=10, decay="constant", counting="published", dropped=dropped)
+    method = FedDST(sparsity=Sparsity(0.8, "erk-published"), readjust=table)
+    state = replace(method.init(MNIST, seed=0), round=2)
+    assert list(state.budgets.values()) == [65, 953, 51204, 143]
+    orders = method.work(state, 0).readjust
+    assert orders is not None
+    assert list(orders.drop.values()) == expected
+    assert orders.budgets == state.budgets
+    assert method.work(replace(state, round=3), 0).readjust is None

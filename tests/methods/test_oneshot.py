@@ -36,6 +36,7 @@ from feddst.protocol import (
     Update,
     count_active,
     masked,
+    minibatches,
     packed,
     positions_of,
 )
@@ -51,6 +52,7 @@ IMAGES, LABELS = (
     torch.randn(12, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)),
     torch.arange(12) % 3,
 )
+ALL = torch.arange(12)
 
 
 def smooth_network(seed: int) -> nn.Sequential:
@@ -63,13 +65,13 @@ def flat(params: Tensors) -> Tensor:
     return torch.cat([value.detach().reshape(-1) for value in params.values()])
 
 
-def loss_at(theta: Tensor, temperature: float) -> Tensor:
-    """The loss [...] of that network with the parameters theta [..., 31]."""
+def loss_at(theta: Tensor, temperature: float, images: Tensor = ALL) -> Tensor:
+    """The mean loss [...] of that network with the parameters theta [..., 31] on some of the images."""
     w, b, v, c = torch.split(theta, [12, 4, 12, 3], dim=-1)
     hidden = torch.tanh(IMAGES @ w.reshape(*w.shape[:-1], 4, 3).mT + b.unsqueeze(-2))
     outputs = hidden @ v.reshape(*v.shape[:-1], 3, 4).mT + c.unsqueeze(-2)
     chances = torch.log_softmax(outputs / temperature, dim=-1)
-    return -chances[..., torch.arange(12), LABELS].mean(dim=-1)
+    return -chances[..., images, LABELS[images]].mean(dim=-1)
 
 
 def slope(function: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
@@ -100,28 +102,52 @@ def test_snip_scores_how_fast_the_loss_changes_as_a_weight_fades(seed: int) -> N
     assert_near(SNIP().worth(theta, flat(gradient)), expected.abs())
 
 
+WEIGHTS = torch.tensor([True] * 12 + [False] * 4 + [True] * 12 + [False] * 3)
+"""Which of the 31 parameters may be pruned."""
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_grasp_scores_how_fast_the_squared_gradient_changes_as_a_weight_fades(seed: int) -> None:
-    """½‖g‖² falls by θ⊙Hg."""
+    """½‖g‖² falls by θ⊙Hg, where g is the gradient of the prunable weights alone."""
     state, product = reported(GraSP(), smooth_network(seed))
     theta = flat(state.params)
 
     def half_squared(strength: Tensor) -> Tensor:
-        return slope(lambda moved: loss_at(moved, temperature=200.0), strength * theta).square().sum(dim=-1) / 2
+        g = slope(lambda moved: loss_at(moved, temperature=200.0), strength * theta)
+        return (g * WEIGHTS).square().sum(dim=-1) / 2
 
-    assert_near(GraSP().worth(theta, flat(product)), slope(half_squared, torch.ones_like(theta)))
+    found, expected = GraSP().worth(theta, flat(product)), slope(half_squared, torch.ones_like(theta))
+    assert_near(found[WEIGHTS], expected[WEIGHTS])
+    assert not found[~WEIGHTS].any()
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_grasp_is_told_how_the_gradient_changes_along_itself(seed: int) -> None:
     """Hg = (g(θ + εg) − g(θ − εg)) / 2ε, here with ε = 1, since g is small."""
     state, product = reported(GraSP(), smooth_network(seed))
-    theta = flat(state.params)
+    assert_near(flat(product), along_itself(flat(state.params), lambda theta: loss_at(theta, temperature=200.0)))
+
+
+def test_grasp_as_published_adds_up_the_losses_of_all_minibatches() -> None:
+    """Of twelve images in minibatches of eight, each of the last four counts twice as much as one of the others."""
+    method = GraSP(oneshot=OneShot(images="minibatches"), local=LocalTraining(batch=8))
+    state, product = reported(method, smooth_network(0))
+    first, last = minibatches(12, LocalTraining(batch=8, epochs=1), 0, 0, 0)[0]
+    assert (len(first), len(last)) == (8, 4)
+
+    def loss(theta: Tensor) -> Tensor:
+        return sum((loss_at(theta, 200.0, torch.from_numpy(batch)) for batch in (first, last)), torch.zeros(()))
+
+    assert_near(flat(product), along_itself(flat(state.params), loss))
+
+
+def along_itself(theta: Tensor, loss: Callable[[Tensor], Tensor]) -> Tensor:
+    """Hg of the prunable weights, the rest 0."""
 
     def g(at: Tensor) -> Tensor:
-        return slope(lambda moved: loss_at(moved, temperature=200.0), at)
+        return slope(loss, at) * WEIGHTS
 
-    assert_near(flat(product), (g(theta + g(theta)) - g(theta - g(theta))) / 2)
+    return (g(theta + g(theta)) - g(theta - g(theta))) / 2
 
 
 # Which weights stay
@@ -254,7 +280,7 @@ def test_round_zero_asks_one_client_for_a_report_and_later_rounds_are_randommask
     assert (state.round, dict(state.masks)) == (0, {})
     assert state.params["a"].equal(MODEL.params["a"])
     work = method.work(state, 5)
-    assert (work.train, work.report) == (False, (method.report,))
+    assert (work.train, work.report) == (False, (method.asked(state),))
     assert method.cohort(state, sampled) == [5]
     assert replace(method, oneshot=OneShot(client="first")).cohort(state, sampled) == [0]
     assert method.cohort(state.next(), sampled) == [5, 7, 2]
@@ -264,6 +290,11 @@ def test_round_zero_asks_one_client_for_a_report_and_later_rounds_are_randommask
 def test_snip_takes_a_minibatch_and_grasp_a_balanced_one_at_temperature_200() -> None:
     assert (SNIP.report.kind, SNIP.report.images, SNIP.report.temperature) == ("gradient", "minibatch", 1)
     assert (GraSP.report.kind, GraSP.report.images, GraSP.report.temperature) == ("hessian-gradient", "balanced", 200)
+    [snip], [grasp] = (kind().work(kind().init(MODEL, seed=0), 5).report for kind in (SNIP, GraSP))
+    assert snip == SNIP.report
+    assert grasp == replace(GraSP.report, within=frozenset({"a", "b"}))
+    published = GraSP(oneshot=OneShot(images="minibatches"))
+    assert published.work(published.init(MODEL, seed=0), 5).report == (replace(grasp, images="minibatches"),)
 
 
 # The published comparison

@@ -31,6 +31,7 @@ from feddst.protocol.model import LayerTimes
 THETA = {"a": torch.tensor([[4.0, -3.0], [0.5, 0.0]]), "b": torch.tensor([[-2.0, 1.0]]), "bias": torch.tensor([1.0])}
 MASKS = {"a": torch.tensor([[True, True], [True, False]]), "b": torch.tensor([[True, True]])}
 G = {"a": torch.tensor([[1.0, -1.0], [0.0, 3.0]]), "b": torch.tensor([[2.0, -2.0]]), "bias": torch.tensor([1.0])}
+SQUARES = {name: value**2 for name, value in G.items()}
 TIMES = {"a": 1.0, "b": 2.0}
 
 
@@ -49,7 +50,7 @@ def shown(masks: dict[str, Tensor]) -> dict[str, list[int]]:
     ],
 )
 def test_a_reconfiguration_by_hand(constant: float, expected: dict[str, list[int]]) -> None:
-    assert shown(reconfigure(THETA, G, MASKS, LayerTimes(TIMES, constant), share=0.6)) == expected
+    assert shown(reconfigure(THETA, SQUARES, MASKS, LayerTimes(TIMES, constant), share=0.6)) == expected
 
 
 @pytest.mark.parametrize(
@@ -64,15 +65,25 @@ def test_a_reconfiguration_by_hand(constant: float, expected: dict[str, list[int
     ],
 )
 def test_a_published_reconfiguration_by_hand(share: float, expected: dict[str, list[int]]) -> None:
-    assert shown(reconfigure_published(G, MASKS, LayerTimes(TIMES, 2.0), share)) == expected
+    assert shown(reconfigure_published(SQUARES, MASKS, LayerTimes(TIMES, 2.0), share)) == expected
 
 
-def test_the_server_sets_to_zero_what_leaves_and_what_enters() -> None:
-    method = PruneFL(prunefl=Reconfiguration(prunable=0.6, layer_times="equal"))
+@pytest.mark.parametrize(
+    ("importance", "reported"),
+    [
+        ("squares", [{"squared-gradient": SQUARES}]),
+        ("mean", [{"gradient": G}]),
+        # Of two clients whose gradients are G and −G the mean would be 0; that of their squares is what it was.
+        ("squares", [{"squared-gradient": SQUARES}, {"squared-gradient": SQUARES}]),
+    ],
+)
+def test_the_server_sets_to_zero_what_leaves_and_what_enters(importance: Any, reported: list[Any]) -> None:
+    method = PruneFL(prunefl=Reconfiguration(prunable=0.6, layer_times="equal", importance=importance))
     extra = {"time": torch.tensor(2.0), "time/a": torch.tensor(1.0), "time/b": torch.tensor(2.0)}
     state = ServerState(50, 0, THETA, masks=MASKS, budgets={"a": 3, "b": 2}, extra=extra)
     total = SparseSum(MASKS)
-    total.add(Update(0, 50, 1, packed(THETA, positions_of(MASKS)), extra={"gradient": G}))
+    for client, told in enumerate(reported):
+        total.add(Update(client, 50, 1, packed(THETA, positions_of(MASKS)), extra=told))
     after = method.aggregate(state, total)
     assert after.round == 51
     assert after.params["a"].tolist() == [[4, -3], [0, 0]]
@@ -94,7 +105,7 @@ def test_when_the_mask_is_chosen_anew_and_how_much_may_leave() -> None:
 
 def test_weights_without_any_gradient_are_worth_nothing() -> None:
     """No 0/0: those that may leave do, none enters."""
-    still = {name: torch.zeros_like(g) for name, g in G.items()}
+    still = {name: torch.zeros_like(g) for name, g in SQUARES.items()}
     assert shown(reconfigure(THETA, still, MASKS, LayerTimes(TIMES), 0.6)) == {"a": [1, 1, 0, 0], "b": [1, 0]}
 
 
@@ -114,7 +125,8 @@ def cases(draw: st.DrawFn) -> Case:
     masks = {name: whole(0, 1, size).bool() for name, size in shapes.items()}
     g = {name: whole(-3, 3, size).float() for name, size in (*shapes.items(), ("bias", 1))}
     times = LayerTimes({name: draw(st.sampled_from((1.0, 2.0, 4.0))) for name in shapes}, draw(st.integers(0, 20)))
-    return {name: theta[name] * masks[name] for name in shapes}, g, masks, times, draw(st.floats(0, 0.99))
+    squares = {name: value**2 for name, value in g.items()}
+    return {name: theta[name] * masks[name] for name in shapes}, squares, masks, times, draw(st.floats(0, 0.99))
 
 
 Place = tuple[str, int]
@@ -128,8 +140,8 @@ def never_pruned(theta: dict[str, Tensor], masks: dict[str, Tensor], share: floa
     return stay
 
 
-def rate(kept: set[Place], g: dict[str, Tensor], times: LayerTimes) -> Fraction:
-    gain = Fraction(float(g["bias"][0]) ** 2) + sum(Fraction(float(g[name][i]) ** 2) for name, i in kept)
+def rate(kept: set[Place], squares: dict[str, Tensor], times: LayerTimes) -> Fraction:
+    gain = Fraction(float(squares["bias"][0])) + sum(Fraction(float(squares[name][i])) for name, i in kept)
     return gain / (Fraction(times.constant) + sum(Fraction(times.per_weight[name]) for name, _ in kept))
 
 
@@ -139,51 +151,51 @@ def places(masks: dict[str, Tensor]) -> set[Place]:
 
 @given(cases())
 def test_the_mask_is_what_the_greedy_walk_keeps(case: Case) -> None:
-    theta, g, masks, times, share = case
+    theta, squares, masks, times, share = case
     kept = never_pruned(theta, masks, share)
     if not kept:
         return
     others = {(name, i) for name, mask in masks.items() for i in range(len(mask))} - kept
 
     def worth(place: Place) -> Fraction:
-        return Fraction(float(g[place[0]][place[1]]) ** 2) / Fraction(times.per_weight[place[0]])
+        return Fraction(float(squares[place[0]][place[1]])) / Fraction(times.per_weight[place[0]])
 
     walk = sorted(others, key=worth, reverse=True)
-    while walk and worth(walk[0]) > rate(kept, g, times):
+    while walk and worth(walk[0]) > rate(kept, squares, times):
         kept.add(walk.pop(0))
     assert places(reconfigure(*case)) == kept
 
 
 @given(cases())
 def test_no_other_mask_that_keeps_the_largest_weights_is_faster(case: Case) -> None:
-    theta, g, masks, times, share = case
+    theta, squares, masks, times, share = case
     stay, found = never_pruned(theta, masks, share), places(reconfigure(*case))
     if not stay:
         return
     assert stay <= found
     others = {(name, i) for name, mask in masks.items() for i in range(len(mask))} - stay
     subsets = chain.from_iterable(combinations(others, k) for k in range(len(others) + 1))
-    assert rate(found, g, times) == max(rate(stay | set(subset), g, times) for subset in subsets)
+    assert rate(found, squares, times) == max(rate(stay | set(subset), squares, times) for subset in subsets)
 
 
 @given(cases())
 def test_the_order_of_weights_and_layers_does_not_matter(case: Case) -> None:
     """Equals in g²/t stay or go together."""
-    theta, g, masks, times, share = case
-    back = [{name: value.flip(0) for name, value in reversed(tensors.items())} for tensors in (theta, g, masks)]
+    theta, squares, masks, times, share = case
+    back = [{name: value.flip(0) for name, value in reversed(tensors.items())} for tensors in (theta, squares, masks)]
     one, two = reconfigure(*case), reconfigure(back[0], back[1], back[2], times, share)
     assert {name: mask.flip(0).tolist() for name, mask in two.items()} == {n: mask.tolist() for n, mask in one.items()}
 
 
 @given(cases())
 def test_the_published_mask_is_the_largest_gradients_down_to_a_floor(case: Case) -> None:
-    _, g, masks, times, share = case
-    found = reconfigure_published(g, masks, times, share)
-    kept = [float(abs(g[name][i])) for name, mask in found.items() for i in mask.nonzero().flatten()]
-    left = [float(abs(g[name][i])) for name, mask in found.items() for i in (~mask).nonzero().flatten()]
+    _, squares, masks, times, share = case
+    found = reconfigure_published(squares, masks, times, share)
+    kept = [float(squares[name][i]) for name, mask in found.items() for i in mask.nonzero().flatten()]
+    left = [float(squares[name][i]) for name, mask in found.items() for i in (~mask).nonzero().flatten()]
     assert len(kept) >= min(7, (1 - share) * 7)
     assert not left or min(kept) >= max(left)
-    assert all(mask.all() for mask in reconfigure_published(g, masks, times, 1 / 7).values())
+    assert all(mask.all() for mask in reconfigure_published(squares, masks, times, 1 / 7).values())
 
 
 def test_times_are_asked_for_once_and_kept_in_the_state() -> None:
@@ -213,7 +225,8 @@ def test_nothing_is_measured_for_other_methods(monkeypatch: pytest.MonkeyPatch, 
 
 def configured(**changes: Any) -> RunConfig:
     small = {"data.clients": 8, "data.images_per_class": 6, "cohort.size": 3, "local.epochs": 1, "local.batch": 8}
-    plain = {"method": "prunefl", "eval_every": 100, "engine.workers": 1, "prunefl.layer_times": "flops"}
+    plain: dict[str, Any] = {"method": "prunefl", "eval_every": 100, "engine.workers": 1}
+    plain |= {"prunefl.layer_times": "flops", "prunefl.initial_rounds": 0}
     given = {name.replace("__", "."): value for name, value in changes.items()}
     return updated(RunConfig(), {**small, **plain, **given})
 
@@ -237,10 +250,12 @@ class Stop(Silent):
 
 
 def test_gradients_travel_only_for_a_reconfiguration_and_are_paid_for(blobs: Dataset) -> None:
-    method = PruneFL(prunefl=Reconfiguration(every=3))
+    method = PruneFL(prunefl=Reconfiguration(every=3, initial_rounds=0))
     orders = [method.work(ServerState(r, 0, {}), 0) for r in range(8)]
     assert [r for r, work in enumerate(orders) if work.report] == [0, 3, 6]
-    assert orders[3].report == (Report("gradient"),)
+    assert orders[3].report == (Report("squared-gradient"),)
+    for other in (Reconfiguration(every=3, importance="mean"), Reconfiguration(every=1, variant="published")):
+        assert PruneFL(prunefl=other).work(ServerState(3, 0, {}), 0).report == (Report("gradient"),)
     assert all(work.train for work in orders)
     rows = run(configured(rounds=5, prunefl__every=3), model=tiny, data=blobs, watcher=Silent()).rows
     n = 36 * 12 + 12 + 12 * 4 + 4

@@ -552,6 +552,36 @@ def test_reports_that_cannot_be_averaged_are_refused(value: float) -> None:
     refused(encoded(update, work=work), "w .*holds .*: not a number, or too large to average", asked)
 
 
+SQUARED = replace(WORK, report=(Report("squared-gradient"),))
+
+
+def squared(values: torch.Tensor) -> Update:
+    return replace(UPDATE, extra={"squared-gradient": {"w": values.reshape(4, 10), "b": torch.zeros(2)}})
+
+
+def test_squares_below_zero_are_refused() -> None:
+    spoilt = squared(torch.tensor([-1e-30] + [1.0] * 39))
+    asked = replace(ASKED, work=SQUARED)
+    refused(encoded(spoilt, work=SQUARED), "w of squared-gradient holds -1e-30: no square is negative", asked)
+    assert decode_update(encoded(squared(torch.ones(40)), work=SQUARED), asked).extra
+
+
+@pytest.mark.parametrize("codec", ["float32", "bfloat16", "q8", "q4", "q2"])
+def test_squares_of_small_gradients_arrive_as_squares(codec: str) -> None:
+    """Of gradients 10⁻⁶ … 10⁻⁴: none below zero, and right on average. In float16 all of them would be 0."""
+    squares = torch.logspace(-6, -4, 40).square()
+    assert not squares.half().any()
+    asked, found = replace(ASKED, work=SQUARED), torch.zeros(40)
+    for seed in range(200):
+        draws, update = np.random.default_rng(seed), squared(squares)
+        payload = encode_update(update, REFERENCE, SQUARED, WireConfig(values=codec), draws)
+        arrived = decode_update(payload, asked).extra["squared-gradient"]["w"].reshape(-1)
+        assert arrived.min() >= 0
+        found += arrived / 200
+    # Of q2 each value is 0 or the largest, 10⁻⁸: the mean of 200 is off by at most 0.5·10⁻⁸/√200, four times over.
+    torch.testing.assert_close(found, squares, rtol=0.01, atol=2e-9 if codec.startswith("q") else 0.0)
+
+
 @pytest.mark.parametrize("codec", ["q8", "q4", "q2"])
 def test_a_change_that_is_too_large_is_refused(codec: str) -> None:
     params = {**UPDATE.params, "w": torch.full((10,), LARGEST_TERM / 64)}

@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
@@ -11,10 +11,12 @@ from torch import Tensor, nn
 from feddst.engines.base import Job, Outcome
 from feddst.engines.readjust import growth_images, random_scores, readjust
 from feddst.engines.reports import make_reports
+from feddst.engines.settle import choose_masks, density, settled
+from feddst.engines.squares import Squares, wanted
 from feddst.engines.ticket import take_ticket
 from feddst.errors import DivergenceError
 from feddst.methods.lotteryfl import kept_masks
-from feddst.protocol import Growth, Masks, Positions, Readjustment, Tensors, Update, minibatches
+from feddst.protocol import Growth, Masks, Positions, Readjustment, Settling, Tensors, Update, minibatches
 from feddst.protocol.minibatches import Indices
 
 
@@ -23,13 +25,16 @@ class Client(ABC):
     """A client in the middle of its round.
 
     `velocity` is SGD's momentum, new each round. Where an engine keeps both elsewhere while it trains, `params` and
-    `velocity` are up to date after `expose`, and what was changed in them counts from `adopt` on.
+    `velocity` are up to date after `expose`, and what was changed in them counts from `adopt` on. `squares` are the
+    squared gradients so far, if the work asks for them, and `settled` are the masks that it settled on, if it did.
     """
 
     job: Job
     masks: Masks
     params: dict[str, Tensor]
     velocity: dict[str, Tensor]
+    squares: Squares = field(init=False, default_factory=Squares)
+    settled: Masks = field(init=False, default_factory=dict)
 
     @abstractmethod
     def epochs(self, epochs: Sequence[Sequence[Indices]]) -> list[float]:
@@ -98,6 +103,8 @@ def beginning(module: nn.Module, job: Job) -> Beginning:
 def train(client: Client) -> float:
     """All epochs, with the readjustment after its own; returns the last epoch's mean loss."""
     job, work = client.job, client.job.work
+    if work.settle is not None:
+        return _settle(client, work.settle)
     epochs = minibatches(len(job.labels), work.local, job.seed, job.broadcast.round, job.client)
     if work.readjust is None:
         return _epochs(client, epochs, done=0)
@@ -140,10 +147,45 @@ def _alone(tensors: Tensors) -> Tensors:
 def _epochs(client: Client, epochs: Sequence[Sequence[Indices]], done: int) -> float:
     """Some epochs, after so many; returns the last one's mean loss."""
     job = client.job
-    losses = [total / len(job.labels) for total in client.epochs(epochs)]
+    sums = _gathering(client, epochs) if wanted(job.work) else client.epochs(epochs)
+    losses = [total / len(job.labels) for total in sums]
     for epoch, loss in enumerate(losses, done + 1):
         refuse_diverged(loss, epoch, job.client, job.broadcast.round, job.work.local.lr)
     return losses[-1]
+
+
+def _settle(client: Client, orders: Settling) -> float:
+    """All rounds of PruneFL's first stage; returns the last one's mean loss. The masks are again as they were."""
+    job, sent, densities, loss = client.job, client.masks, list[float](), 0.0
+    local = replace(job.work.local, epochs=orders.rounds)
+    rounds = minibatches(len(job.labels), local, job.seed, job.broadcast.round, job.client)
+    for r, batches in enumerate(rounds, 1):
+        [total] = _gathering(client, [batches])
+        loss = total / len(job.labels)
+        refuse_diverged(loss, r, job.client, job.broadcast.round, local.lr)
+        if r % orders.every == 0:
+            client.expose()
+            client.adopt(choose_masks(client.params, client.velocity, client.masks, client.squares, orders))
+            client.squares = Squares()
+            densities.append(density(client.masks))
+        if settled(densities, orders):
+            break
+    client.expose()
+    client.settled = client.masks
+    client.adopt(sent)
+    return loss
+
+
+def _gathering(client: Client, epochs: Sequence[Sequence[Indices]]) -> list[float]:
+    """What `Client.epochs` does, with the squared gradient of each step's minibatch gathered before it."""
+    return [sum(_gathered_step(client, batch) for batch in epoch) for epoch in epochs]
+
+
+def _gathered_step(client: Client, batch: Indices) -> float:
+    client.expose()
+    client.squares.add(client.mean_gradient(torch.from_numpy(batch).to(client.job.inputs.device)))
+    [loss] = client.epochs([[batch]])
+    return loss
 
 
 def refuse_diverged(loss: float, epoch: int, client: int, round: int, lr: float) -> None:

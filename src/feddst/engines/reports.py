@@ -1,6 +1,8 @@
-"""What a client sends beside its weights: gradients, Hessian-vector products, signs."""
+"""What a client sends beside its weights: gradients, their squares, Hessian-vector products, signs."""
 
 import threading
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -10,8 +12,9 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from feddst.engines.base import Job
+from feddst.engines.squares import Squares
 from feddst.errors import DivergenceError, ModelError
-from feddst.protocol import Report, Tensors, generator
+from feddst.protocol import LocalTraining, Masks, Report, Tensors, generator, minibatches
 from feddst.protocol.minibatches import Indices, balanced
 
 _ATTENTION = threading.Lock()
@@ -28,6 +31,9 @@ class Differentiable(Protocol):
 class Reporting(Differentiable, Protocol):
     """What reports need of a client."""
 
+    squares: Squares
+    settled: Masks
+
     def mean_gradient(self, images: Tensor, temperature: float = 1.0) -> dict[str, Tensor]: ...
 
 
@@ -42,43 +48,66 @@ def make_reports(client: Reporting) -> dict[str, Tensors]:
 
 
 def _tensors(client: Reporting, report: Report) -> Tensors:
+    if report.kind == "squared-gradient":
+        return client.squares.mean(client.job.broadcast.params)
+    if report.kind == "kept":
+        return {name: _kept(value, client.settled.get(name)) for name, value in client.job.broadcast.params.items()}
     job, of = client.job, (client.job.seed, client.job.broadcast.round, client.job.client)
-    chosen = reported_images(job.labels.cpu().numpy(), report, job.work.local.batch, *of)
-    images = torch.from_numpy(chosen).to(job.inputs.device)
+    batches = [
+        torch.from_numpy(batch).to(job.inputs.device)
+        for batch in reported_batches(job.labels.cpu().numpy(), report, job.work.local, *of)
+    ]
     if report.kind == "hessian-gradient":
-        return hessian_gradient(client, images, report.temperature)
+        return hessian_gradient(client, batches, report)
     if report.kind == "sign":
         refuse_frozen(client.differentiable()[0])
-    gradient = client.mean_gradient(images, report.temperature)
+    gradient = client.mean_gradient(torch.cat(batches), report.temperature)
     return signs(gradient, report.bound, *of) if report.kind == "sign" else gradient
 
 
-def reported_images(labels: Indices, report: Report, batch: int, seed: int, round: int, client: int) -> Indices:
-    """Which of a client's images, which have these labels, a report is made from."""
+def _kept(value: Tensor, mask: Tensor | None) -> Tensor:
+    return torch.ones(value.shape) if mask is None else mask.float()
+
+
+def reported_batches(
+    labels: Indices, report: Report, local: LocalTraining, seed: int, round: int, client: int
+) -> list[Indices]:
+    """Which of a client's images, which have these labels, a report is made from: as a rule one batch."""
     draws = generator(seed, f"images of {report.kind}", round, client)
     if report.images == "all":
-        return np.arange(len(labels))
+        return [np.arange(len(labels))]
     if report.images == "minibatch":
-        return draws.permutation(len(labels))[:batch].astype(np.int64, copy=False)
-    return balanced(labels, batch, draws)
+        return [draws.permutation(len(labels))[: local.batch].astype(np.int64, copy=False)]
+    if report.images == "minibatches":
+        return minibatches(len(labels), replace(local, epochs=1), seed, round, client)[0]
+    return [balanced(labels, local.batch, draws)]
 
 
-def hessian_gradient(client: Differentiable, images: Tensor, temperature: float) -> dict[str, Tensor]:
+def hessian_gradient(client: Differentiable, batches: Sequence[Tensor], report: Report) -> dict[str, Tensor]:
     """Hg: the gradient of g·v for v = g held still."""
     module, params = client.differentiable()
     module.eval()
-    # Attention's faster kernels have no second derivative; the choice is one for all threads.
-    with _ATTENTION, sdpa_kernel(SDPBackend.MATH):
-        outputs = module(client.job.inputs[images]) / temperature
-    loss = F.cross_entropy(outputs, client.job.labels[images])
-    trained = {name: value for name, value in params.items() if value.requires_grad}
-    weights = list(trained.values())
+    loss = torch.stack([_loss(module, client.job, batch, report.temperature) for batch in batches]).sum()
+    chosen = {name: value for name, value in params.items() if value.requires_grad and _within(name, report)}
+    weights = list(chosen.values())
     first = torch.autograd.grad(loss, weights, create_graph=True, materialize_grads=True)
     product = torch.stack([(g * g.detach()).sum() for g in first]).sum()
     second = torch.autograd.grad(product, weights, materialize_grads=True)
     module.train()
     still = {name: torch.zeros_like(value) for name, value in params.items()}
-    return still | {name: value.detach() for name, value in zip(trained, second, strict=True)}
+    return still | {name: value.detach() for name, value in zip(chosen, second, strict=True)}
+
+
+def _loss(module: nn.Module, job: Job, images: Tensor, temperature: float) -> Tensor:
+    """The mean loss on some images, of which there are second derivatives."""
+    # Attention's faster kernels have none; the choice is one for all threads.
+    with _ATTENTION, sdpa_kernel(SDPBackend.MATH):
+        outputs = module(job.inputs[images]) / temperature
+    return F.cross_entropy(outputs, job.labels[images])
+
+
+def _within(name: str, report: Report) -> bool:
+    return not report.within or name in report.within
 
 
 def refuse_frozen(module: nn.Module) -> None:

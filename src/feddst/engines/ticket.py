@@ -19,7 +19,7 @@ def take_ticket(module: nn.Module, job: Job, ticket: Ticket) -> tuple[Tensor, di
     surplus = _surplus(masks, ticket)
     if any(surplus.values()):
         load(module, weights, job.broadcast.buffers)
-        if _accuracy(module, job, held_out) >= ticket.threshold:
+        if _accuracy(module, job, held_out) > ticket.threshold:
             masks = {name: drop_smallest(weights[name][None], masks[name][None], n)[0] for name, n in surplus.items()}
             weights = masked(job.initial, masks)
     return trained, masks, weights

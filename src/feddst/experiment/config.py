@@ -129,9 +129,11 @@ class RunConfig:
         """Raise if a codec that the method does not fix itself would spoil values.
 
         One for votes spoils all, one for the largest changes those that are no changes: models, and gradients, which
-        are reported by the codec of updates.
+        are reported by the codec of updates. In float16 squares of gradients would be 0.
         """
         updates = broadcast_codecs() if method.reads_gradients else general_codecs()
+        if method.reads_squares:
+            updates = {name: codec for name, codec in updates.items() if name != "float16"}
         for name, codec, allowed in (
             ("wire.values", self.wire.values, updates),
             ("wire.download", self.wire.download, broadcast_codecs()),

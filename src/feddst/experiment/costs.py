@@ -109,7 +109,7 @@ class Ledger:
         if key != self._priced[0]:
             self._priced = (key, self._flops(self._densities(active)))
         dense, sparse, mixed = self._priced[1]
-        passes = images * work.local.epochs if work.train else 0
+        passes = images * _epochs(work)
         self.flops_dense += passes * dense
         self.flops_sparse += passes * sparse + _images_differentiated(work, images) * mixed
 
@@ -175,13 +175,25 @@ class Ledger:
         return sum(value.numel() for value in params.values()), sum(sizes.values()), active
 
 
+def _epochs(work: ClientWork) -> int:
+    """How often a client goes over its images, at most."""
+    if not work.train:
+        return 0
+    return work.local.epochs if work.settle is None else work.settle.rounds
+
+
 def _images_differentiated(work: ClientWork, images: int) -> int:
     """How many images a client takes a dense gradient over, beside its training; a Hessian's product counts twice."""
     batch = min(work.local.batch, images)
-    seen = 0
+    seen = 0 if work.settle is None else images * _epochs(work)
     if work.readjust is not None and work.readjust.growth.rule == "gradient":
         growth = work.readjust.growth
         seen += min(images, growth.max_images) if growth.images == "all" else batch
     for report in work.report:
-        seen += (images if report.images == "all" else batch) * (2 if report.kind == "hessian-gradient" else 1)
+        if report.kind == "squared-gradient":
+            seen += images * _epochs(work)
+        if report.kind in ("squared-gradient", "kept"):
+            continue
+        looked_at = images if report.images in ("all", "minibatches") else batch
+        seen += looked_at * (2 if report.kind == "hessian-gradient" else 1)
     return seen

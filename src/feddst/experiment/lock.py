@@ -8,6 +8,7 @@ import platform
 import re
 import weakref
 from contextlib import AbstractContextManager, nullcontext, suppress
+from itertools import takewhile
 from pathlib import Path
 from types import TracebackType
 

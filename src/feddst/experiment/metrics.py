@@ -43,14 +43,14 @@ class Row:
     `accuracy_personal` the mean of each client's own model on (some of) its own test images, for methods whose clients
     have models of their own. `clients` is how many updates were averaged (0 in a round that did not count), `refused`
     how many could not be used, `missing` how many clients did not answer in time or could not be asked, `late` how many
-    answers came after their round had ended. Bytes, as they were sent, bits, by formula, and FLOPs of training (`flops_…`) are totals since the
-    first round; `…_mask_bytes` are those bytes that were masks, `…_header_bytes` those that were headers of payloads;
-    the others are values, buffers and padding, and all of the answers that were late or refused. A run that was begun
-    before headers were counted has those of its later rounds. `density` is the share of the prunable weights that is
-    active, `density_all` the share of all weights and biases that is not masked. `forward_flops_sparse` are the FLOPs
-    of one forward pass of the global model for one image, two for each multiply-add with a weight,
-    `forward_flops_dense` what they would be without masks; biases, norms and activations are not counted. These three
-    are None in rows of older versions.
+    answers came after their round had ended. Bytes, as they were sent, bits, by formula, and FLOPs of training
+    (`flops_…`) are totals since the first round; `…_mask_bytes` are those bytes that were masks, `…_header_bytes` those
+    that were headers of payloads; the others are values, buffers and padding, and all of the answers that were late or
+    refused. A run that was begun before headers were counted has those of its later rounds. `density` is the share of
+    the prunable weights that is active, `density_all` the share of all weights and biases that is not masked.
+    `forward_flops_sparse` are the FLOPs of one forward pass of the global model for one image, two for each multiply-
+    add with a weight, `forward_flops_dense` what they would be without masks; biases, norms and activations are not
+    counted. These three are None in rows of older versions.
     """
 
     round: int

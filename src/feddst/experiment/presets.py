@@ -108,6 +108,7 @@ _PUBLISHED = {
     "sparsity.distribution": "erk-published",
     "readjust.decay": "constant",
     "readjust.counting": "published",
+    "readjust.dropped": "resolved",
     "growth.grow_from": "any",
     "growth.images": "last-batch",
     "growth.weights": "unpruned",
@@ -115,6 +116,7 @@ _PUBLISHED = {
     "oneshot.client": "first",
     "oneshot.kept": "S",
     "oneshot.server_prunes": True,
+    "oneshot.images": "minibatches",
     "prunefl.variant": "published",
 }
 """What the published code does differently, one option each. Its partition is `shards` where ours is `classes`."""
@@ -359,6 +361,7 @@ def _all() -> Iterator[Preset]:
             "data.partition": "shards",
             "prunefl.every": 10,
             "prunefl.layer_times": "flops",
+            "prunefl.initial_rounds": 0,
             "eval_every": 3,
         },
     )

@@ -12,6 +12,7 @@ from torch import nn
 
 from feddst.data import Federation, Roster
 from feddst.engines import Assignment, Cohort, Evaluation, Exam, Failure, Member, Reply, Tally
+from feddst.engines.times import layer_times
 from feddst.errors import DamageError, OptionError, TrainingError, WireError
 from feddst.experiment.averaging import with_average
 from feddst.experiment.chronicle import Chronicle, digest_of
@@ -31,7 +32,6 @@ from feddst.experiment.wording import counted
 from feddst.models import check_fit, initial_model, multiply_adds
 from feddst.models.norms import check_batch
 from feddst.models.spatial import input_grids
-from feddst.models.timing import layer_times
 from feddst.protocol import (
     Broadcast,
     ClientState,
@@ -94,7 +94,7 @@ class Run:
         example = federation.example
         check_fit(module, example, federation.num_classes)
         check_batch(module, example, config.local.batch)
-        costs = partial(layer_times, module, example, config.local.batch, model.layers)
+        costs = partial(layer_times, config.engine, module, example, config.local.batch, model.layers)
         self.state = self.method.init(replace(model, layer_times=costs), config.seed)
         self.clients: dict[int, ClientState] = {}
         self.rows: list[Row] = []

@@ -43,7 +43,7 @@ class Method(ABC):
     every other method that has them. `pins` are options that a method fixes by definition. A method that
     `accepts_partial` work averages what a straggler has after fewer epochs; the others leave stragglers out. One that
     `reads_gradients` asks clients to report them, and must not get the largest alone: codecs that carry changes so are
-    refused.
+    refused, and float16 to one that `reads_squares`.
     """
 
     name: ClassVar[str]
@@ -57,6 +57,11 @@ class Method(ABC):
     @property
     def reads_gradients(self) -> bool:
         """Whether clients are asked for gradients in some rounds."""
+        return False
+
+    @property
+    def reads_squares(self) -> bool:
+        """Whether they are asked for squared gradients, which are too small for float16."""
         return False
 
     @abstractmethod

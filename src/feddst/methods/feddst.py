@@ -14,9 +14,10 @@ from torch import Tensor
 from feddst.errors import OptionError
 from feddst.methods.base import Card
 from feddst.methods.fedprox import FedProx
+from feddst.methods.layers import layers_of, stacked_in
 from feddst.methods.randommask import RandomMask
 from feddst.options import option
-from feddst.protocol import ClientWork, Growth, Readjustment, ServerState, SparseSum, Tensors, masked
+from feddst.protocol import ClientWork, Growth, InitialModel, Readjustment, ServerState, SparseSum, Tensors, masked
 from feddst.sparsity import Timetable, prune_within
 
 
@@ -54,13 +55,28 @@ class FedDST(RandomMask):
     growth: Growth = Growth()
     ballot: Ballot = Ballot()
 
+    def init(self, model: InitialModel, seed: int) -> ServerState:
+        state = super().init(model, seed)
+        known = stacked_in(model) if self.readjust.dropped == "resolved" else {}
+        return replace(state, extra={**state.extra, **known})
+
     def work(self, state: ServerState, client: int) -> ClientWork:
         work = super().work(state, client)
-        drop = self.readjust.drops(state.round, state.budgets)
+        drop = self.drops(state)
         if not drop:
             return work
         after = self.readjust.epoch(self.local.epochs)
         return replace(work, readjust=Readjustment(after, drop, state.budgets, self.growth))
+
+    def drops(self, state: ServerState) -> dict[str, int]:
+        """How many weights each layer drops in the state's round; empty when there is nothing to drop."""
+        if self.readjust.dropped == "share":
+            return self.readjust.drops(state.round, state.budgets)
+        share, level = self.readjust.share(state.round), self.sparsity.level
+        if not share:
+            return {}
+        left = replace(self.sparsity, level=level + (1 - level) * share).budgets(layers_of(state))
+        return {name: max(0, budget - left[name]) for name, budget in state.budgets.items()}
 
     def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:
         theta, extra = self.step(state, total)

@@ -1,10 +1,10 @@
 """LotteryFL (Li et al., SEC 2021): every client looks for a sparse network of its own, a winning lottery ticket.
 
 A client holds a mask m_c, all ones at first, and never trains on a fifth of its images. It receives all weights θ. If
-θ⊙m_c gets half of those images right, and m_c keeps more than its budgets, every layer drops the fifth of its active
-weights that is smallest in |θ|, and what is left goes back to its initial values: θ_c = θ⁰⊙m_c. Else θ_c = θ⊙m_c. The
-client trains θ_c within m_c and sends the weights that m_c keeps, with m_c itself. The server takes the mean of each
-weight over the clients that hold it, and keeps the old value where nobody does.
+θ⊙m_c gets more than half of those images right, and m_c keeps more than its budgets, every layer drops the fifth of
+its active weights that is smallest in |θ|, and what is left goes back to its initial values: θ_c = θ⁰⊙m_c. Else
+θ_c = θ⊙m_c. The client trains θ_c within m_c and sends the weights that m_c keeps, with m_c itself. The server takes
+the mean of each weight over the clients that hold it, and keeps the old value where nobody does.
 """
 
 import math
@@ -40,7 +40,7 @@ class Lottery:
     """When a client prunes its network, and how much of it."""
 
     threshold: float = option(
-        0.5, "a client prunes when it gets at least this share of its held-out images right", at_least=0, at_most=1
+        0.5, "a client prunes when it gets more than this share of its held-out images right", at_least=0, at_most=1
     )
     prune: float = option(0.2, "share of each layer's active weights dropped at a time", above=0, below=1)
     held_out: float = option(0.2, "share of a client's images that it never trains on", above=0, below=1)

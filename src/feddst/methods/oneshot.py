@@ -2,8 +2,9 @@
 
 Round 0 only asks: one client sends a tensor of what it finds in its images, and nobody trains. SNIP (Lee et al., ICLR
 2019) takes the gradient g of one minibatch and keeps the weights of largest |θ⊙g|, those whose removal would change the
-loss most. GraSP (Wang et al., ICLR 2020) takes Hg, with the Hessian H and the network's outputs divided by 200, and
-removes the weights of largest −θ⊙Hg, those whose removal would let the gradient flow best.
+loss most. GraSP (Wang et al., ICLR 2020) takes Hg, with the gradient g and the Hessian H of the prunable weights and
+the network's outputs divided by 200, and removes the weights of largest −θ⊙Hg, those whose removal would let the
+gradient flow best.
 """
 
 from abc import abstractmethod
@@ -54,6 +55,11 @@ class OneShot:
         "if a mask keeps more than 1−S, as with kept = S, the server cuts each layer by magnitude to what "
         "sparsity.distribution gives it after round 1 (published code, GraSP)",
     )
+    images: Literal["batch", "minibatches"] = option(
+        "batch",
+        "what a client looks at: one minibatch, of GraSP as balanced as its classes allow, or (published code, GraSP) "
+        "all minibatches of an epoch, whose mean losses GraSP adds up",
+    )
 
 
 @dataclass(frozen=True)
@@ -96,7 +102,11 @@ class OneShotPruning(RandomMask):
 
     def work(self, state: ServerState, client: int) -> ClientWork:
         work = super().work(state, client)
-        return work if state.round > 0 else replace(work, report=(self.report,), train=False)
+        return work if state.round > 0 else replace(work, report=(self.asked(state),), train=False)
+
+    def asked(self, state: ServerState) -> Report:
+        """What a client is asked for in round 0."""
+        return self.report if self.oneshot.images == "batch" else replace(self.report, images="minibatches")
 
     def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:
         if state.round > 0:
@@ -163,6 +173,9 @@ class GraSP(OneShotPruning):
         up="active weights; in round 0 one client's dense product of Hessian and gradient",
     )
     report: ClassVar[Report] = Report("hessian-gradient", images="balanced", temperature=200.0)
+
+    def asked(self, state: ServerState) -> Report:
+        return replace(super().asked(state), within=frozenset(state.budgets))
 
     def worth(self, theta: Tensor, reported: Tensor) -> Tensor:
         return theta * reported  # the score is −θ⊙Hg, and the highest leave

@@ -1,16 +1,22 @@
-"""PruneFL (Jiang et al., IEEE TNNLS 2022): FedAvgM within a mask that the server chooses anew from dense gradients.
+"""PruneFL (Jiang et al., IEEE TNNLS 2022): FedAvgM within a mask that the server chooses anew from squared gradients.
 
-In round 0 one client trains the dense network and sends its weights and its gradient; the server takes the weights over
-and chooses the first mask. After that, every ΔR rounds, clients send dense gradients beside their weights. Let g be
-their mean, t the time that a weight adds to a round, and T the time of a round without any. Of each layer's active
-weights the share 0.3·0.5^(r/10000), the smallest, may leave, and every inactive weight may enter; the others stay.
-Γ = Σg²/(T + Σt), over what is kept, is about how fast the loss falls. The server goes through the candidates of all
-layers by falling g²/t and keeps each while its g²/t exceeds Γ, which gives the largest Γ there is. What leaves is set
-to zero, and what enters starts there. How dense the network becomes is a result.
+In round 0 one client begins with the dense network and trains by itself; every ΔR passes over its images it chooses a
+mask anew, by the rule below with r = 0, until the density has changed by at most a tenth five times in a row. The
+server takes its weights and its mask over. After that, every ΔR rounds, clients send squared gradients beside their
+weights. Let g² be their mean, over clients and over all steps that each of them takes in the round, t the time that a
+weight adds to a round, and T the time of a round without any. Of each layer's active weights the share
+0.3·0.5^(r/10000), the smallest, may leave, and every inactive weight may enter; the others stay. Γ = Σg²/(T + Σt), over
+what is kept, is about how fast the loss falls. The server goes through the candidates of all layers by falling g²/t and
+keeps each while its g²/t exceeds Γ, which gives the largest Γ there is. What leaves is set to zero, and what enters
+starts there. How dense the network becomes is a result.
 
 As in the authors' code, training goes on from that first client's weights, and biases and norms, whose time is part of
-T, count in Γ. There, that client prunes again and again until its density settles, and clients gather squared gradients
-of all their steps; here it prunes once, and g is the mean over a client's images at the end of the round.
+T, count in Γ. Three things are otherwise there: after the first stage a client squares the sum of a round's gradients,
+not each of them; it gathers squares in every round, and here, where few of many take part in a round, in those that end
+with a new mask; and no mask is chosen before the network is right half as often again as by chance. With
+`importance = "mean"` clients send gradients, as the FedDST paper has it, and g² is the square of the mean over clients
+and over all images of each at the end of the round. With `initial_rounds = 0` the first client trains for one round and
+reports as others do.
 
 `published` is what the FedDST authors' code compares with. It goes through *all* weights by falling g², whatever their
 magnitude, and keeps each while its g²/t is at least Γ (without biases) or it is among the first 1 − p of all. p is 0.3
@@ -38,6 +44,7 @@ from feddst.protocol import (
     Masks,
     Report,
     ServerState,
+    Settling,
     SparseSum,
     Tensors,
     count_active,
@@ -58,15 +65,37 @@ class Reconfiguration:
     halving: int = option(
         10_000, "rounds in which that share halves; (published code) 1, whatever this says", at_least=1
     )
+    initial_rounds: int = option(
+        1000,
+        "at most so many rounds, a pass over its images each, in which the first client trains and prunes alone, every "
+        "ΔR of them, until its density settles; 0, or (published code) whatever this says: it prunes once, after its "
+        "epochs",
+        at_least=0,
+    )
     layer_times: Literal["measured", "flops", "equal"] = option(
         "measured",
-        "the time t of a layer's weights: measured on this machine when the run begins, its multiply-adds with T = 0, "
-        "or the same for all with T = 0; only the last two make the same run again",
+        "the time t of a layer's weights: measured on this machine when the run begins, with the sparse kernels if "
+        "they train and else in PyTorch, its multiply-adds with T = 0, or the same for all with T = 0; only the last "
+        "two make the same run again, and without a T the first client keeps very few weights",
+    )
+    importance: Literal["squares", "mean"] = option(
+        "squares",
+        "what a weight is worth: the mean square of its gradients in all steps of clients' rounds, or (FedDST's text; "
+        "published code, whatever this says) the square of their mean gradient at the end",
     )
     variant: Literal["authors", "published"] = option(
         "authors",
         "the PruneFL authors' rule, or that of the FedDST authors' published code, which soon keeps every weight",
     )
+
+    @property
+    def squares(self) -> bool:
+        """Whether clients are asked for squared gradients, instead of gradients."""
+        return self.importance == "squares" and self.variant == "authors"
+
+    def settles(self, r: int) -> bool:
+        """Whether round r is one client's, that trains and prunes until its density settles."""
+        return r == 0 and self.initial_rounds > 0 and self.variant == "authors"
 
     def due(self, r: int) -> bool:
         """Whether round r ends with a reconfiguration."""
@@ -87,11 +116,11 @@ class PruneFL(FedAvgM):
 
     name: ClassVar[str] = "prunefl"
     summary: ClassVar[str] = (
-        "FedAvgM in a mask chosen anew from dense gradients for the fastest fall of the loss (Jiang et al. 2022)"
+        "FedAvgM in a mask chosen anew from squared gradients for the fastest fall of the loss (Jiang et al. 2022)"
     )
     card: ClassVar[Card] = Card(
         "Jiang et al. 2022",
-        "active weights; in round 0 and every ΔR rounds the dense gradient",
+        "active weights; every ΔR rounds the dense squared gradient; in round 0 one client's weights and mask",
         "active weights; the mask when it has changed",
         "32(1−S)n, every ΔR rounds 32n more",
         result="one model; its S is found, not given",
@@ -102,6 +131,10 @@ class PruneFL(FedAvgM):
     @property
     def reads_gradients(self) -> bool:
         return True
+
+    @property
+    def reads_squares(self) -> bool:
+        return self.prunefl.squares
 
     def init(self, model: InitialModel, seed: int) -> ServerState:
         every_weight = Sparsity(0.0, "uniform").budgets(model.layers)
@@ -130,19 +163,30 @@ class PruneFL(FedAvgM):
 
     def work(self, state: ServerState, client: int) -> ClientWork:
         work = super().work(state, client)
-        return replace(work, report=(Report("gradient"),)) if self.prunefl.due(state.round) else work
+        if self.prunefl.settles(state.round):
+            return replace(work, settle=self.settling(state), report=(Report("kept"),))
+        return replace(work, report=(self.asked,)) if self.prunefl.due(state.round) else work
+
+    def settling(self, state: ServerState) -> Settling:
+        """The first client's orders."""
+        options, times = self.prunefl, self.remembered(state)
+        return Settling(options.initial_rounds, options.every, options.prunable, times.per_weight, times.constant)
+
+    def remembered(self, state: ServerState) -> LayerTimes:
+        """The times that the state has had since the beginning."""
+        each = {name: float(state.extra[f"time/{name}"]) for name in state.masks}
+        return LayerTimes(each, float(state.extra["time"]))
+
+    @property
+    def asked(self) -> Report:
+        """What clients report where the mask is chosen anew."""
+        return Report("squared-gradient" if self.prunefl.squares else "gradient")
 
     def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:
         after = super().aggregate(state, total)
         if not self.prunefl.due(state.round):
             return after
-        g, share = total.mean("gradient"), self.prunefl.share(state.round)
-        each = {name: float(state.extra[f"time/{name}"]) for name in state.masks}
-        times = LayerTimes(each, float(state.extra["time"]))
-        if self.prunefl.variant == "published":
-            masks = reconfigure_published(g, state.masks, times, share)
-        else:
-            masks = reconfigure(after.params, g, state.masks, times, share)
+        masks = self.chosen(state, after, total)
         return replace(
             after,
             params=masked(after.params, masks),
@@ -151,12 +195,31 @@ class PruneFL(FedAvgM):
             extra=self.forget(after.extra, masks),
         )
 
+    def chosen(self, state: ServerState, after: ServerState, total: SparseSum) -> dict[str, Tensor]:
+        """The new masks."""
+        if self.prunefl.settles(state.round):
+            kept = total.mean("kept")
+            return {name: kept[name] > 0.5 for name in state.masks}
+        gain, times, share = self.gain(total), self.remembered(state), self.prunefl.share(state.round)
+        if self.prunefl.variant == "published":
+            return reconfigure_published(gain, state.masks, times, share)
+        return reconfigure(after.params, gain, state.masks, times, share)
 
-def reconfigure(theta: Tensors, g: Tensors, masks: Masks, times: LayerTimes, share: float) -> dict[str, Tensor]:
-    """The new masks: of each layer's active weights all but the smallest `share`, and candidates while Γ rises."""
-    gain, time = _gains_and_times(g, masks, times)
+    def gain(self, total: SparseSum) -> dict[str, Tensor]:
+        """g² of every parameter."""
+        if self.prunefl.squares:
+            return dict(total.mean("squared-gradient"))
+        return {name: g.double() ** 2 for name, g in total.mean("gradient").items()}
+
+
+def reconfigure(theta: Tensors, gains: Tensors, masks: Masks, times: LayerTimes, share: float) -> dict[str, Tensor]:
+    """The new masks: of each layer's active weights all but the smallest `share`, and candidates while Γ rises.
+
+    `gains` are the g² of all parameters.
+    """
+    gain, time = _gains_and_times(gains, masks, times)
     kept = _in_a_row({name: _without_smallest(theta[name], mask, share) for name, mask in masks.items()})
-    dense = math.fsum(float((value.double() ** 2).sum()) for name, value in g.items() if name not in masks)
+    dense = math.fsum(float(value.double().sum()) for name, value in gains.items() if name not in masks)
     candidates = (~kept).nonzero().reshape(-1)
     order = candidates[torch.argsort((gain / time)[candidates], descending=True, stable=True)]
     gain_before = dense + gain[kept].sum() + _sum_before(gain[order])
@@ -167,9 +230,9 @@ def reconfigure(theta: Tensors, g: Tensors, masks: Masks, times: LayerTimes, sha
     return _by_layer(kept, masks)
 
 
-def reconfigure_published(g: Tensors, masks: Masks, times: LayerTimes, share: float) -> dict[str, Tensor]:
+def reconfigure_published(gains: Tensors, masks: Masks, times: LayerTimes, share: float) -> dict[str, Tensor]:
     """The new masks as the FedDST authors' code makes them: of all weights those with the largest g²."""
-    gain, time = _gains_and_times(g, masks, times)
+    gain, time = _gains_and_times(gains, masks, times)
     order = torch.argsort(gain, descending=True, stable=True)
     faster = (gain / time)[order] * (times.constant + _sum_before(time[order])) >= _sum_before(gain[order])
     few = torch.arange(len(order), device=order.device) <= (1 - share) * len(order)
@@ -183,10 +246,10 @@ def _without_smallest(theta: Tensor, mask: Tensor, share: float) -> Tensor:
     return drop_smallest(theta[None], mask[None], int(share * int(mask.sum())))[0]
 
 
-def _gains_and_times(g: Tensors, masks: Masks, times: LayerTimes) -> tuple[Tensor, Tensor]:
+def _gains_and_times(gains: Tensors, masks: Masks, times: LayerTimes) -> tuple[Tensor, Tensor]:
     """g² and t of all prunable weights in a row: float64 [weights] each."""
-    gains = {name: g[name].double() ** 2 for name in masks}
-    return _in_a_row(gains), _in_a_row({name: torch.full_like(gains[name], times.per_weight[name]) for name in masks})
+    exact = {name: gains[name].double() for name in masks}
+    return _in_a_row(exact), _in_a_row({name: torch.full_like(exact[name], times.per_weight[name]) for name in masks})
 
 
 def _in_a_row(layers: Tensors) -> Tensor:

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from feddst.errors import OptionError
 from feddst.methods.base import Card
+from feddst.methods.layers import layers_of, stacked_in
 from feddst.methods.randommask import RandomMask
 from feddst.options import option
 from feddst.protocol import (
@@ -37,7 +38,6 @@ from feddst.protocol import (
     generator,
     masked,
 )
-from feddst.protocol.model import biases_beside
 from feddst.sparsity import Distribution, Sparsity, drop_smallest, grow_largest, prune_to_budgets
 
 MEMORY = 0.9
@@ -45,7 +45,6 @@ MEMORY = 0.9
 _PREFIX = "movement/"
 _SPARED = "spared/"
 """Until which round a weight is spared."""
-_STACKED = "stacked/"
 """How many matrices lie in a layer's weight, where it is more than one."""
 _GRADIENT = Report("gradient")
 
@@ -128,8 +127,7 @@ class Sprout(RandomMask):
         state = super().init(model, seed)
         budgets = self.budgets(model.layers, 0)
         masks = prune_to_budgets(model.params, budgets)
-        stacked = {_STACKED + one.name: torch.tensor(one.stacked) for one in model.layers if one.stacked > 1}
-        extra = {**state.extra, **stacked}
+        extra = {**state.extra, **stacked_in(model)}
         return replace(state, params=masked(model.params, masks), masks=masks, budgets=budgets, extra=extra)
 
     @property
@@ -196,7 +194,7 @@ class Sprout(RandomMask):
 
     def next_budgets(self, state: ServerState, r: int) -> Mapping[str, int]:
         """How many weights each layer shall have after round r's change; dealing leaves it one at least."""
-        planned = self.budgets(_layers(state), r) if self.changes else state.budgets
+        planned = self.budgets(layers_of(state), r) if self.changes else state.budgets
         if self.sprout.layers == "fixed":
             return planned
         whole, share = sum(planned.values()), self.sprout.share(r)
@@ -366,14 +364,6 @@ def expected_movement(movement: Tensor, mask: Tensor) -> Tensor:
     into = (squares.sum((0, 2)) / mean + 1) / (held.sum((0, 2)) + 1)
     product = (out[:, None] * into[None]).sqrt()
     return product.reshape(*product.shape, *[1] * (mask.ndim - 2)).expand(mask.shape)
-
-
-def _layers(state: ServerState) -> tuple[Layer, ...]:
-    """The layers that the masks are of."""
-    return tuple(
-        Layer(name, tuple(mask.shape), biases_beside(state.params, name), int(state.extra.get(_STACKED + name, 1)))
-        for name, mask in sorted(state.masks.items())
-    )
 
 
 def _movement(before: ServerState, total: SparseSum) -> Tensors:

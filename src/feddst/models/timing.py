@@ -1,11 +1,12 @@
 """What a training step costs, as a constant and a time for each weight of a prunable layer.
 
 PruneFL takes the time of a round to be T + Σ t·(active weights), summed over layers. `flops` counts: t is the number of
-multiply-adds that a weight takes part in for one image, and T is 0. `measured` takes times on one core of this machine:
-each prunable layer's forward and backward pass on inputs of the shape it really gets, shared out over its weights, and
-as T what the whole step takes beyond that. Those are times of dense kernels: the reference engine multiplies by masks,
-so that a layer costs it the same at every density. That a weight left out saves t is PruneFL's assumption and cannot be
-seen here. Neither has the time to send a weight in it.
+multiply-adds that a weight takes part in for one image, and T is 0. `measured` takes times on one core of this machine,
+in PyTorch (where the sparse kernels train, `engines.native.timing` measures those): each prunable layer's forward and
+backward pass on inputs of the shape it really gets, shared out over its weights, and as T what the whole step takes
+beyond that. Those are times of dense kernels: the reference engine multiplies by masks, so that a layer costs it the
+same at every density. That a weight left out saves t is PruneFL's assumption and cannot be seen here. Neither has the
+time to send a weight in it.
 """
 
 import copy

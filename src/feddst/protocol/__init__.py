@@ -19,7 +19,7 @@ from feddst.protocol.tensors import (
     unpacked,
 )
 from feddst.protocol.update import ClientState, Key, Place, Stack, Update
-from feddst.protocol.work import ClientWork, Growth, LocalTraining, Proximal, Readjustment, Report, Ticket
+from feddst.protocol.work import ClientWork, Growth, LocalTraining, Proximal, Readjustment, Report, Settling, Ticket
 
 __all__ = [
     "Broadcast",
@@ -37,6 +37,7 @@ __all__ = [
     "Readjustment",
     "Report",
     "ServerState",
+    "Settling",
     "SparseSum",
     "Stack",
     "Tensors",

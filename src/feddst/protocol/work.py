@@ -75,18 +75,25 @@ class Readjustment:
 
 @dataclass(frozen=True)
 class Report:
-    """One more tensor for each parameter to send back, dense, taken at the client's final weights.
+    """One more tensor for each parameter to send back, dense.
 
     `gradient` is the task loss's mean gradient g, `hessian-gradient` is Hg with the loss's Hessian H, `sign` is, for
     each weight, +1 with probability (b + g)/2b and otherwise −1, where b is `bound` and g is cut to −b … b. They are
-    taken over all images of the client, over one minibatch drawn at random, or over one with as many images of each
-    class that the client holds. The network's outputs are divided by `temperature` first.
+    taken at the client's final weights, over all its images, over one minibatch drawn at random, over one with as many
+    images of each class that it holds, or over all minibatches of an epoch, the sum of whose mean losses Hg is taken
+    of. The network's outputs are divided by `temperature` first. If parameters are named in `within`, g and H of Hg are
+    those of these alone, and the others get 0.
+
+    `squared-gradient` is the mean of g² over the steps of the round, where g is the gradient of a step's minibatch
+    before it, dense as well, and `kept` is 1 where masks on which the client has settled keep a weight, else 0, and 1
+    for what has no mask. None of the above applies to them.
     """
 
-    kind: Literal["gradient", "hessian-gradient", "sign"]
-    images: Literal["all", "minibatch", "balanced"] = "all"
+    kind: Literal["gradient", "hessian-gradient", "sign", "squared-gradient", "kept"]
+    images: Literal["all", "minibatch", "balanced", "minibatches"] = "all"
     temperature: float = 1.0
     bound: float = 1.0
+    within: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -94,7 +101,7 @@ class Ticket:
     """A client's own sparse network, found as a lottery ticket before the training of a round.
 
     The client holds a mask of its own, all ones at first. The share `held_out` of its images is never trained on. If
-    the received weights under its mask get at least `threshold` of those right, each layer drops the share `prune` of
+    the received weights under its mask get more than `threshold` of those right, each layer drops the share `prune` of
     its active weights, the smallest, but none below `budgets`, and the rest go back to their initial values.
     """
 
@@ -102,6 +109,26 @@ class Ticket:
     prune: float
     held_out: float
     budgets: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Settling:
+    """PruneFL's first stage, by one client alone and instead of its epochs: rounds of training and pruning.
+
+    A round goes over the client's images once. After every `every` of them it chooses its masks anew, as PruneFL's
+    server would, from the mean squared gradients of all steps since the last time: each weight of a layer costs
+    `times[layer]`, everything else `constant`, and the share `prunable` of a layer's active weights may leave. It ends
+    when the density has changed by at most the share `steady` that many times `in_a_row`, or after `rounds`. What it
+    sends are all weights, zeros where its masks leave them out.
+    """
+
+    rounds: int
+    every: int
+    prunable: float
+    times: Mapping[str, float]
+    constant: float
+    steady: float = 0.1
+    in_a_row: int = 5
 
 
 @dataclass(frozen=True)
@@ -120,6 +147,7 @@ class ClientWork:
     report: tuple[Report, ...] = ()
     keep: frozenset[str] = frozenset()
     train: bool = True
+    settle: Settling | None = None
 
     def shortened(self, epochs: int) -> "ClientWork":
         """The same work cut to fewer epochs, as a straggler does it."""

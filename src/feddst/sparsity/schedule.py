@@ -21,6 +21,11 @@ class Timetable:
         "from-one",
         "rounds r = 1, 2, … with r mod ΔR = 0, or (published code) r = 0, 1, … with (r−1) mod ΔR = 0",
     )
+    dropped: Literal["share", "resolved"] = option(
+        "share",
+        "what a layer drops: α_r of its budget, or (published code) what sparsity.distribution leaves it less at "
+        "sparsity S + (1−S)·α_r",
+    )
 
     def share(self, r: int) -> float:
         """α_r if round r readjusts, else 0. Rounds are numbered from 1 here, whatever `counting` says."""

@@ -175,6 +175,7 @@ def decode_update(payload: bytes | memoryview, asked: Asked) -> Update:
     named = {f"{name} of {group}": value for group, tensors in groups.items() for name, value in tensors.items()}
     refuse_large(named, LARGEST_TERM / header.weight)
     asked.check_change(groups["params"], masks)
+    _refuse_negative(groups.get("squared-gradient", {}))
     return Update(
         client=asked.client,
         round=header.round,
@@ -236,6 +237,12 @@ def _groups(
             value += _before(reference, field.name, masks).reshape(-1)
         groups["params"][field.name] = (value if field.name in active else value.reshape(field.shape)).to(field.dtype)
     return groups | {"buffers": read_raw(sections.buffers, layout.buffers)}
+
+
+def _refuse_negative(squares: Mapping[str, Tensor]) -> None:
+    for name, value in squares.items():
+        if (value < 0).any():
+            raise WireError(f"{name} of squared-gradient holds {float(value.min()):g}: no square is negative")
 
 
 def _before(reference: Reference, name: str, masks: Masks | None) -> Tensor:

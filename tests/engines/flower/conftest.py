@@ -40,6 +40,7 @@ SMALL = {
     "readjust.alpha": 0.3,
     "prunefl.every": 2,
     "prunefl.layer_times": "flops",
+    "prunefl.initial_rounds": 4,
     "lottery.threshold": 0.1,
     "engine.kind": "reference",
     "engine.workers": 1,

@@ -68,6 +68,9 @@ def test_another_seed_is_another_network(worker: Worker, asked: Asked, context: 
     assert worker.carry_out(replace(orders, run="third"), payload, context).payload == first.payload
 
 
+SETTLING = {"rounds": 3, "every": 2, "prunable": 1e9, "times": {}, "constant": -1.0, "steady": 0.1, "in_a_row": 5}
+
+
 @pytest.mark.parametrize(
     ("path", "value"),
     [
@@ -83,7 +86,12 @@ def test_another_seed_is_another_network(worker: Worker, asked: Asked, context: 
         ("readjust.growth.max_images", -1),
         ("keep", ["nobody.weight"]),
         ("keep", ["0.weight", "0.bias", "3.weight", "3.bias", "5.weight", "5.bias"]),
-        ("report", [{"kind": "sign", "images": "all", "temperature": 0.0, "bound": -1.0}] * 3),
+        ("report", [{"kind": "sign", "images": "all", "temperature": 0.0, "bound": -1.0, "within": []}] * 3),
+        ("report", [{"kind": "kept", "images": "all", "temperature": 1.0, "bound": 1.0, "within": []}]),
+        ("settle", SETTLING),
+        ("settle", {**SETTLING, "every": 0}),
+        ("settle", {**SETTLING, "prunable": -3.0, "in_a_row": 0}),
+        ("settle", {**SETTLING, "times": {"nobody.weight": 1.0}}),
         ("proximal", {"mu": -1e300, "gradient": "exact"}),
         ("ticket", {"threshold": -1.0, "prune": 7.0, "held_out": 5.0, "budgets": {"0.weight": -9}}),
         ("ticket", {"threshold": 0.0, "prune": 0.5, "held_out": 1.0, "budgets": {}}),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from feddst.engines.flower.orders import MOST_BYTES, Orders, read_orders, write_orders
 from feddst.errors import WireError
-from feddst.protocol import ClientWork, Growth, LocalTraining, Proximal, Readjustment, Report, Ticket
+from feddst.protocol import ClientWork, Growth, LocalTraining, Proximal, Readjustment, Report, Settling, Ticket
 from feddst.wire import WireConfig
 
 whole = st.integers(0, 2**40)
@@ -38,10 +38,11 @@ growth = st.builds(
 )
 report = st.builds(
     Report,
-    kind=st.sampled_from(["gradient", "hessian-gradient", "sign"]),
-    images=st.sampled_from(["all", "minibatch", "balanced"]),
+    kind=st.sampled_from(["gradient", "hessian-gradient", "sign", "squared-gradient", "kept"]),
+    images=st.sampled_from(["all", "minibatch", "balanced", "minibatches"]),
     temperature=st.floats(1e-3, 1e3),
     bound=st.floats(1e-3, 1e3),
+    within=st.frozensets(names, max_size=3),
 )
 work = st.builds(
     ClientWork,
@@ -52,6 +53,17 @@ work = st.builds(
     report=st.lists(report, max_size=2).map(tuple),
     keep=st.frozensets(names, max_size=3),
     train=st.booleans(),
+    settle=st.none()
+    | st.builds(
+        Settling,
+        rounds=whole,
+        every=positive,
+        prunable=share,
+        times=st.dictionaries(names, share, max_size=3),
+        constant=share,
+        steady=share,
+        in_a_row=positive,
+    ),
 )
 wire = st.builds(
     WireConfig,

@@ -52,6 +52,7 @@ from feddst.protocol import (
     Proximal,
     Readjustment,
     Report,
+    Settling,
     Tensors,
     Update,
     masked,
@@ -119,7 +120,7 @@ def config(**changes: Any) -> RunConfig:
 
 
 OWN: dict[str, dict[str, Any]] = {
-    "prunefl": {"prunefl__layer_times": "flops", "prunefl__every": 1},
+    "prunefl": {"prunefl__layer_times": "flops", "prunefl__every": 1, "prunefl__initial_rounds": 3},
     "lotteryfl": {"lottery__threshold": 0.0},
     "sign-sgd": {"wire__values": "sign"},
 }
@@ -235,7 +236,7 @@ def test_every_method_gets_the_replies_that_the_reference_gives(
     assert reports == {
         "snip": {"gradient"},
         "grasp": {"hessian-gradient"},
-        "prunefl": {"gradient"},
+        "prunefl": {"kept", "squared-gradient"},
         "sign-sgd": {"sign"},
     }.get(method, set())
 
@@ -295,6 +296,19 @@ WORKS: dict[str, ClientWork] = {
     "gradient of a balanced minibatch": report("gradient", images="balanced"),
     "hessian-gradient": report("hessian-gradient"),
     "hessian-gradient of a balanced minibatch, warm": report("hessian-gradient", images="balanced", temperature=20.0),
+    "hessian-gradient of some weights over all minibatches": report(
+        "hessian-gradient", images="minibatches", temperature=20.0, within=frozenset({"0.weight", "7.weight"})
+    ),
+    "squared gradients": report("squared-gradient"),
+    "squared gradients of a proximal client": replace(report("squared-gradient"), proximal=Proximal(0.5)),
+    "squared gradients, readjusted in between": replace(readjust(1), report=(Report("squared-gradient"),)),
+    "squared gradients and the last": ClientWork(LOCAL, report=(Report("squared-gradient"), Report("gradient"))),
+    "squared gradients of no steps": replace(report("squared-gradient"), train=False),
+    "settled on masks": ClientWork(
+        replace(LOCAL, lr=0.05),
+        settle=Settling(6, 2, 0.3, {"0.weight": 3.0, "3.weight": 2.0, "7.weight": 1.0}, 100.0),
+        report=(Report("kept"),),
+    ),
     "signs": report("sign", bound=0.05),
     "two reports": ClientWork(LOCAL, report=(Report("gradient"), Report("hessian-gradient"))),
     "reports without training": replace(report("gradient"), train=False),
@@ -328,7 +342,12 @@ def assert_outcomes_agree(found: Outcome, expected: Outcome) -> None:
 
 @pytest.mark.parametrize(
     ("name", "sparse"),
-    [(name, sparse) for name, work in WORKS.items() for sparse in (False, True) if sparse or work.readjust is None],
+    [
+        (name, sparse)
+        for name, work in WORKS.items()
+        for sparse in (False, True)
+        if sparse or (work.readjust is None and work.settle is None)
+    ],
 )
 def test_every_kind_of_work_is_done_as_the_reference_does_it(
     name: str, sparse: bool, module: nn.Module, digits: Dataset, native_client: TrainClient

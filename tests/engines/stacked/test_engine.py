@@ -111,7 +111,7 @@ def runs_of(
     known = {**SMALL, **options}
     kind = METHODS[method]
     groups = {name.partition(".")[0] for name in kind.__dataclass_fields__}
-    optional = {"readjust", "prunefl", "lottery"}
+    optional = {"readjust", "prunefl", "lottery", "oneshot"}
     used = {name: value for name, value in known.items() if name.partition(".")[0] not in optional - groups}
     base = updated(RunConfig(), {"method": method, **used})
     found = []
@@ -176,6 +176,11 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         {"growth.grow_from": "any", "growth.images": "last-batch", "growth.weights": "unpruned"},
     ),
     "grown by few images": ("feddst", {"growth.max_images": 5}),
+    "a first client that does not settle": ("prunefl", {"prunefl.initial_rounds": 5, "prunefl.every": 2}),
+    "a first client that prunes once": ("prunefl", {"prunefl.initial_rounds": 0}),
+    "mean gradients": ("prunefl", {"prunefl.importance": "mean"}),
+    "squared gradients of unequal clients": ("prunefl", {"data.partition": "dirichlet", "data.beta": 0.5}),
+    "pruned by all minibatches": ("grasp", {"oneshot.images": "minibatches", "oneshot.kept": "S"}),
     "fixed order": ("feddst", {"local.order": "fixed", "local.weigh_by": "batches"}),
     "drawn with replacement": ("feddst", {"cohort.sampling": "with-replacement"}),
     "a detached proximal term": ("fedprox", {"proximal.gradient": "detached"}),

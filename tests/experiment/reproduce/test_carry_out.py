@@ -172,7 +172,8 @@ def test_later_calls_add_rows_seeds_and_rounds(small_mnist: Dataset, tmp_path: P
 
 def test_every_row_of_table_three_runs_on_a_hundred_classes(hundred_classes: Dataset, tmp_path: Path) -> None:
     config = made("table3", rows=(), seeds=1, rounds=2)
-    few = {"data.clients": 12, "local.epochs": 1, "local.batch": 50, "prunefl.layer_times": "flops"}
+    few: dict[str, Any] = {"data.clients": 12, "local.epochs": 1, "local.batch": 50}
+    few |= {"prunefl.layer_times": "flops", "prunefl.initial_rounds": 2}
     record = reproduce(config, out=tmp_path, data=hundred_classes, changes={**SMALL, **few}, overseer=Listener())
     assert record.missing == 0
     assert len(record.rows) == 8

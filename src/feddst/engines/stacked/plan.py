@@ -1,6 +1,6 @@
 """Which images each model sees in each step, for models that train in lockstep though they may have more or fewer."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,16 @@ class Plan:
     def steps(self) -> int:
         """How many steps the longest work takes."""
         return len(self.lengths)
+
+    def one_by_one(self) -> Iterator["Plan"]:
+        """A plan for each step alone."""
+        for step in range(self.steps):
+            alone = slice(step, step + 1)
+            yield Plan(self.index[alone], self.lengths[alone])
+
+    def minibatches(self) -> list[Indices]:
+        """What each model sees in the first step; any image where it is done, since nobody can do without."""
+        return [row[: max(1, length)] for row, length in zip(self.index[0], self.lengths[0].tolist(), strict=True)]
 
 
 def plan(sequences: Sequence[Indices], batch: int) -> Plan:

@@ -12,15 +12,18 @@ from torch import Tensor, nn
 from feddst.engines.base import Job
 from feddst.engines.client import diverged, refuse_diverged
 from feddst.engines.readjust import drop, grow, growth_images, random_scores
-from feddst.engines.reports import hessian_gradient, refuse_frozen, reported_images, signs
+from feddst.engines.reports import hessian_gradient, refuse_frozen, reported_batches, signs
+from feddst.engines.squares import wanted
 from feddst.engines.stacked.beginning import MaskRows, begin
 from feddst.engines.stacked.flat import Flat
-from feddst.engines.stacked.plan import epoch_losses, plan
+from feddst.engines.stacked.plan import Plan, epoch_losses, plan
 from feddst.engines.stacked.seats import Images, Seat
+from feddst.engines.stacked.squares import StackedSquares
 from feddst.engines.stacked.stage import Stage, Trainer
+from feddst.engines.torch_client import train_client
 from feddst.errors import DivergenceError
 from feddst.models import load
-from feddst.protocol import Readjustment, Report
+from feddst.protocol import LocalTraining, Readjustment, Report, positions_of, unpacked
 from feddst.protocol.keys import torch_seed
 from feddst.protocol.minibatches import Indices, cuts
 
@@ -70,34 +73,74 @@ class Classroom:
         work, failures = seats[0].work, Failures()
         stage = self._trainer.stage(len(seats))
         seats = begin(seats, stage, self._flat, self._module, self._images, self._mask_rows)
+        if work.settle is not None:
+            return self._settle(stage, seats, failures)
         before = stage.masks.clone() if work.readjust is not None else None
+        squares = StackedSquares.of(stage) if wanted(work) else None
         cuda = [stage.theta.device] if stage.theta.is_cuda else []
         with torch.random.fork_rng(devices=cuda):
             # What a module draws while it trains (dropout, say) follows from who sits here.
             torch.manual_seed(torch_seed(seats[0].seed, f"torch {seats[0].broadcast.round} {seats[0].client} stacked"))
-            losses = self._learn(stage, seats, failures) if work.train else [0.0] * len(seats)
+            losses = self._learn(stage, seats, failures, squares) if work.train else [0.0] * len(seats)
         self._refuse_diverged(stage, seats, failures)
         reports: dict[str, Tensor] = {
-            report.kind: self._report(stage, seats, report, failures) for report in work.report
+            report.kind: self._report(stage, seats, report, failures)
+            for report in work.report
+            if report.kind != "squared-gradient"
         }
+        if squares is not None:
+            reports["squared-gradient"] = squares.mean()
         return Trained(seats, stage, self._changed(stage, seats, before), losses, reports, failures)
 
-    def _learn(self, stage: Stage, seats: Sequence[Seat], failures: Failures) -> list[float]:
+    def _settle(self, stage: Stage, seats: Sequence[Seat], failures: Failures) -> Trained:
+        """One after another, as the reference engine would: PruneFL asks for it once, of one client."""
+        reports: dict[str, Tensor] = {report.kind: torch.zeros_like(stage.theta) for report in seats[0].work.report}
+        losses = []
+        for row, seat in enumerate(seats):
+            outcome = failures.unless(row, partial(train_client, self._module, self._job(seat)))
+            losses.append(0.0 if outcome is None else outcome.loss)
+            if outcome is None:
+                continue
+            update = outcome.update
+            dense = unpacked(update.params, positions_of(seat.broadcast.masks), seat.broadcast.params)
+            self._flat.fill(stage.theta[row], dense)
+            for name, value in update.buffers.items():
+                stage.buffers[name][row] = value.to(stage.theta.device)
+            for kind, rows in reports.items():
+                self._flat.fill(rows[row], update.extra[kind])
+        return Trained(seats, stage, [False] * len(seats), losses, reports, failures)
+
+    def _job(self, seat: Seat) -> Job:
+        """A seat's work with its images."""
+        at = torch.from_numpy(seat.images).to(self._images.inputs.device)
+        inputs, labels = self._images.inputs[at], self._images.labels[at]
+        return Job(seat.client, seat.seed, seat.broadcast, seat.work, inputs, labels)
+
+    def _learn(
+        self, stage: Stage, seats: Sequence[Seat], failures: Failures, squares: StackedSquares | None
+    ) -> list[float]:
         """All epochs, with the readjustment after its own; returns the last epochs' losses."""
         sequences, orders = [seat.sequence() for seat in seats], seats[0].work.readjust
         if orders is None:
-            return [losses[-1] for losses in self._epochs(stage, seats, sequences, failures)]
+            return [losses[-1] for losses in self._epochs(stage, seats, sequences, failures, squares)]
         after = orders.after_epoch
-        first = self._epochs(stage, seats, [sequence[:after] for sequence in sequences], failures)
+        first = self._epochs(stage, seats, [sequence[:after] for sequence in sequences], failures, squares)
         # A straggler that stops before its time readjusts after its last epoch.
         ends = [sequence[min(after, len(sequence)) - 1] for sequence in sequences]
         pieces = [cuts(len(end), seats[0].work.local.batch)[-1] for end in ends]
         self._readjust(stage, seats, orders, [end[piece] for end, piece in zip(ends, pieces, strict=True)])
-        second = self._epochs(stage, seats, [sequence[after:] for sequence in sequences], failures, done=after)
+        late = [sequence[after:] for sequence in sequences]
+        second = self._epochs(stage, seats, late, failures, squares, done=after)
         return [(early + late)[-1] for early, late in zip(first, second, strict=True)]
 
     def _epochs(
-        self, stage: Stage, seats: Sequence[Seat], sequences: Sequence[Indices], failures: Failures, done: int = 0
+        self,
+        stage: Stage,
+        seats: Sequence[Seat],
+        sequences: Sequence[Indices],
+        failures: Failures,
+        squares: StackedSquares | None,
+        done: int = 0,
     ) -> list[list[float]]:
         """Some epochs, after so many; returns each seat's mean loss in each of them."""
         local, proximal = seats[0].work.local, seats[0].work.proximal
@@ -105,7 +148,7 @@ class Classroom:
         steps = plan(sequences, local.batch)
         if not steps.steps:
             return [[] for _ in seats]
-        losses = self._trainer.epochs(stage, steps, local, mu).double().cpu().numpy()
+        losses = self._steps(stage, steps, local, mu, squares).double().cpu().numpy()
         found = epoch_losses(losses, steps.lengths, sequences)
         if not np.isfinite(losses).all():
             for row, (seat, each) in enumerate(zip(seats, found, strict=True)):
@@ -113,6 +156,18 @@ class Classroom:
                     which = loss, epoch, seat.client, seat.broadcast.round, local.lr
                     failures.unless(row, partial(refuse_diverged, *which))
         return found
+
+    def _steps(
+        self, stage: Stage, steps: Plan, local: LocalTraining, mu: float, squares: StackedSquares | None
+    ) -> Tensor:
+        """What `Trainer.epochs` does, with the squared gradient of each step's minibatches gathered before it."""
+        if squares is None:
+            return self._trainer.epochs(stage, steps, local, mu)
+        losses = []
+        for one in steps.one_by_one():
+            squares.add(self._trainer.mean_gradient(stage, one.minibatches()), one.lengths[0] > 0)
+            losses.append(self._trainer.epochs(stage, one, local, mu))
+        return torch.cat(losses)
 
     def _readjust(
         self, stage: Stage, seats: Sequence[Seat], orders: Readjustment, last_batches: Sequence[Indices]
@@ -173,16 +228,13 @@ class Classroom:
         return any(name not in sent or not torch.equal(mask, sent[name]) for name, mask in mine.items())
 
     def _report(self, stage: Stage, seats: Sequence[Seat], report: Report, failures: Failures) -> Tensor:
-        batch = seats[0].work.local.batch
-        chosen = []
-        for seat in seats:
-            labels = self._images.labels[torch.from_numpy(seat.images)].cpu().numpy()
-            chosen.append(seat.images[reported_images(labels, report, batch, *seat.draw)])
+        chosen = [self._reported(seat, report) for seat in seats]
         if report.kind == "hessian-gradient":
-            return self._hessian_gradients(stage, seats, chosen, report.temperature)
+            return self._hessian_gradients(stage, seats, chosen, report)
         if report.kind == "sign":
             refuse_frozen(self._module)
-        gradients = self._trainer.mean_gradient(stage, chosen, report.temperature)
+        images = [seat.images[np.concatenate(batches)] for seat, batches in zip(seats, chosen, strict=True)]
+        gradients = self._trainer.mean_gradient(stage, images, report.temperature)
         if report.kind == "sign":
             for row, seat in enumerate(seats):
                 named = {name: value[0] for name, value in self._flat.views(gradients[row : row + 1]).items()}
@@ -190,18 +242,20 @@ class Classroom:
                 self._flat.fill(gradients[row], votes or {})
         return gradients
 
+    def _reported(self, seat: Seat, report: Report) -> list[Indices]:
+        """Which of a seat's images, by their places among them, a report is made from."""
+        labels = self._images.labels[torch.from_numpy(seat.images)].cpu().numpy()
+        return reported_batches(labels, report, seat.work.local, *seat.draw)
+
     def _hessian_gradients(
-        self, stage: Stage, seats: Sequence[Seat], chosen: Sequence[Indices], temperature: float
+        self, stage: Stage, seats: Sequence[Seat], chosen: Sequence[Sequence[Indices]], report: Report
     ) -> Tensor:
         """One after another: methods ask for it once, of one client."""
-        found = torch.zeros_like(stage.theta)
-        for row, (seat, images) in enumerate(zip(seats, chosen, strict=True)):
-            at = torch.from_numpy(images).to(stage.theta.device)
-            inputs, labels = self._images.inputs[at], self._images.labels[at]
-            job = Job(seat.client, seat.seed, seat.broadcast, seat.work, inputs, labels)
-            alone = _Alone(job, self._module, stage, self._flat, row)
-            everything = torch.arange(len(images), device=stage.theta.device)
-            self._flat.fill(found[row], hessian_gradient(alone, everything, temperature))
+        found, device = torch.zeros_like(stage.theta), stage.theta.device
+        for row, (seat, batches) in enumerate(zip(seats, chosen, strict=True)):
+            alone = _Alone(self._job(seat), self._module, stage, self._flat, row)
+            placed = [torch.from_numpy(batch).to(device) for batch in batches]
+            self._flat.fill(found[row], hessian_gradient(alone, placed, report))
         return found
 
 

@@ -1,0 +1,33 @@
+"""What a training step costs on the engine that carries out a run."""
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from feddst.engines.native.chain import Chain, UnsupportedModelError, read_chain
+from feddst.engines.native.library import why_missing
+from feddst.engines.select import EngineConfig
+from feddst.models import timing
+from feddst.protocol.model import Layer, LayerTimes, TimeBasis
+
+
+def layer_times(
+    config: EngineConfig, module: nn.Module, example: Tensor, batch: int, layers: Sequence[Layer], basis: TimeBasis
+) -> LayerTimes:
+    """The times of one step on `batch` images, measured on the sparse kernels if they train, else in PyTorch."""
+    chain = _chain(config, module, example) if basis == "measured" else None
+    if chain is None:
+        return timing.layer_times(module, example, batch, layers, basis)
+    from feddst.engines.native.timing import native_layer_times  # cannot be imported where there are no kernels
+
+    return native_layer_times(module, chain, example, batch, [layer.name for layer in layers])
+
+
+def _chain(config: EngineConfig, module: nn.Module, example: Tensor) -> Chain | None:
+    """The layers that the compiled kernels will train, if they do."""
+    if config.kind != "native" or config.torch_device().type != "cpu" or why_missing():
+        return None
+    try:
+        return read_chain(module, tuple(example.shape[1:]))
+    except UnsupportedModelError:
+        return None
