@@ -136,7 +136,7 @@ class Oracle:
 
     def outputs(self, inputs: Tensor) -> Tensor:
         x = inputs.double().reshape(-1, *self.case.shape)
-        numbers = iter(zip(self.weights, self.biases, strict=True))
+        numbers, averaged = iter(zip(self.weights, self.biases, strict=True)), False
         for kind, _, (rows, columns, down, right, above, left), _, count_padding in self.case.layers:
             self.largest = max(self.largest, float(x.detach().abs().max()))
             window = (rows, columns), (down, right), (above, left)
@@ -153,12 +153,22 @@ class Oracle:
                 padded = F.pad(x.detach(), (left, left, above, above), value=-math.inf)
                 parts = padded.unfold(2, rows, down).unfold(3, columns, right).flatten(4)
                 self._decide((parts.amax(4, keepdim=True) - parts).flatten(), x)
+                if averaged:
+                    self._refuse_ties(parts)
                 x = F.max_pool2d(x, *window)
             elif kind == "average_pool":
+                averaged = True
                 x = F.avg_pool2d(x, *window, count_include_pad=count_padding)
             else:
                 x = F.softmax(x, dim=1)
         return x.flatten(1)
+
+    def _refuse_ties(self, parts: Tensor) -> None:
+        """Two means of the same numbers may be equal here and not in float32, where they are added in another order."""
+        largest = parts.amax(4, keepdim=True)
+        tied = ((parts == largest).sum(4, keepdim=True) > 1) & (largest != 0)
+        if bool(tied.any()):
+            self.narrowest = 0.0
 
     def _decide(self, gaps: Tensor, x: Tensor) -> None:
         apart = gaps[(gaps > 0) & gaps.isfinite()]
