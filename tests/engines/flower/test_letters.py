@@ -158,6 +158,9 @@ def test_an_empty_payload_is_left_to_the_wire_format(letter: Message) -> None:
         ("x" * 5000, "the client failed: " + "x" * 300),
         ("", "the client failed: error 3"),
         ("\n \n", "the client failed: "),
+        ("<class 'ValueError'>:<'no such thing'>", "the client failed: ValueError: no such thing"),
+        ("<class 'a.b.Odd'>:<'first\nlast'>", "the client failed: last'>"),
+        ("<class 'feddst.errors.DataError'>:<'no images'>", "the client failed: no images"),
     ],
 )
 def test_an_error_is_a_failure_that_says_how_it_ended(letter: Message, reason: str, said: str) -> None:
@@ -165,6 +168,16 @@ def test_an_error_is_a_failure_that_says_how_it_ended(letter: Message, reason: s
     assert isinstance(found, Failure)
     assert found.reason.strip() == said.strip()
     assert found.sent
+
+
+@pytest.mark.parametrize(
+    ("name", "diverged"),
+    [("feddst.errors.DivergenceError", True), ("feddst.errors.DataError", False), ("Other", False)],
+)
+def test_a_client_that_diverged_says_so_by_what_it_raised(letter: Message, name: str, diverged: bool) -> None:
+    found = read_reply(Message(Error(3, f"<class '{name}'>:<'DivergenceError'>"), reply_to=letter))
+    assert isinstance(found, Failure)
+    assert found.diverged is diverged
 
 
 @pytest.mark.parametrize(

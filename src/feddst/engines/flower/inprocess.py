@@ -1,6 +1,5 @@
 """A Flower grid in this process: no sockets, no Ray; a client works when its answer is asked for."""
 
-import traceback
 from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 
@@ -82,7 +81,7 @@ class InProcessGrid(Grid):
         context = self._contexts[message.metadata.dst_node_id]
         try:
             return self._app(message, context)
-        except Exception:
-            # As Flower does it: whatever a client raises is an answer.
-            error = Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, traceback.format_exc())
+        except Exception as raised:
+            # As Flower does it, and in its words: whatever a client raises is an answer.
+            error = Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, f"{type(raised)}:<'{raised}'>")
             return Message(error, reply_to=message)

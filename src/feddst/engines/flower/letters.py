@@ -1,5 +1,6 @@
 """Flower messages: payloads of our wire format, which Flower carries without looking into them."""
 
+import re
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -21,6 +22,8 @@ R = TypeVar("R", ArrayRecord, ConfigRecord, MetricRecord)
 OTHER_CLIENT = "these orders are for client"
 """What a node says that is another client than the server takes it for."""
 
+_RAISED = re.compile(r"<class '(?P<module>[\w.]*?)\.?(?P<kind>\w+)'>:<'(?P<said>.*?)(?:'>)?")
+"""How Flower says what a client app has raised; a long one is cut off."""
 _PAYLOAD, _ORDERS, _METRICS = "payload", "orders", "metrics"
 _LONGEST_REASON = 300
 _LARGEST_LOSS = 1e30
@@ -58,8 +61,8 @@ def reply_letter(message: Message, reply: Reply) -> Message:
 def read_reply(message: Message) -> Reply | Failure:
     """What came back, from a stranger: a reply whose payload is still to be decoded, or why there is none."""
     if message.has_error():
-        reason = _last_line(message.error.reason or f"error {message.error.code}")
-        return Failure(f"the client failed: {reason}", diverged=DivergenceError.__name__ in reason)
+        kind, reason = _said(message.error.reason or f"error {message.error.code}")
+        return Failure(f"the client failed: {reason}", diverged=kind == DivergenceError.__name__)
     try:
         payload = _unwrapped(message.content)
     except WireError as error:
@@ -90,7 +93,7 @@ def introduction_letter(message: Message, introduction: Introduction) -> Message
 def read_introduction(message: Message) -> Introduction | Failure:
     """What a node says of itself, or why it does not."""
     if message.has_error():
-        return Failure(_last_line(message.error.reason or f"error {message.error.code}"))
+        return Failure(_said(message.error.reason or f"error {message.error.code}")[1])
     record = _record(message.content, _METRICS, MetricRecord)
     values = [record.get(name) for name in ("client", "images")]
     whole = [value for value in values if type(value) is int and value >= 0]
@@ -116,6 +119,16 @@ def _record(content: RecordDict, name: str, kind: type[R]) -> R:
     """
     record = content.get(name)
     return record if isinstance(record, kind) else kind()
+
+
+def _said(text: str) -> tuple[str, str]:
+    """The kind of error that ended a client's work, empty if that is not told, and what it said for itself."""
+    line = _last_line(text)
+    found = _RAISED.fullmatch(line)
+    if found is None:
+        return "", line
+    kind, said = found["kind"], found["said"]
+    return kind, said if found["module"] == DivergenceError.__module__ else f"{kind}: {said}"
 
 
 def _last_line(text: str) -> str:
