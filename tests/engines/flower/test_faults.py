@@ -122,6 +122,10 @@ GARBAGE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "not a number": (lambda payload: with_values(payload, float("nan")), r"holds nan: not a number"),
     "infinite": (lambda payload: with_values(payload, float("inf")), r"holds inf: not a number, or too large"),
     "huge values": (lambda payload: with_values(payload, 1e38), r"holds 1e\+38: not a number, or too large"),
+    "the largest weights that can be averaged": (
+        lambda payload: with_values(payload, 1e8),
+        r"its weights are 1\.?\d*e\+\d+ away from those that were sent",
+    ),
     "another model's": (of_another_model, r"the payload is for another model"),
     "damaged": (lambda payload: payload[:-1] + bytes([payload[-1] ^ 1]), r"the checksum does not match"),
     "random": (lambda payload: np.random.default_rng(1).bytes(len(payload)), r"begins with"),
