@@ -75,3 +75,20 @@ def test_an_update_that_no_server_would_take_leaves_what_was_kept(
     reply = answer(reference, replace(given, state=state), trained)
     assert isinstance(reply, Reply)
     assert reply.state is state
+
+
+def test_an_update_too_far_from_what_was_sent_leaves_what_was_kept(
+    module: nn.Sequential, assignment: AssignmentMaker
+) -> None:
+    given = assignment(METHODS["dense"], wire=replace(TOP, values="q2", max_change=1.0))
+    reference = Parcels(module).open(given)
+    sent = reference.broadcast
+    far = {name: value + 10 for name, value in sent.params.items()}
+
+    def trained(job: Job) -> Outcome:
+        return Outcome(Update(0, sent.round, 20, far), job.state, 0.0)
+
+    kept = ClientState({"own": torch.ones(3)})
+    reply = answer(reference, replace(given, state=kept), trained)
+    assert isinstance(reply, Reply)
+    assert reply.state is kept

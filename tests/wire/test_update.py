@@ -562,8 +562,31 @@ def squared(values: torch.Tensor) -> Update:
 def test_squares_below_zero_are_refused() -> None:
     spoilt = squared(torch.tensor([-1e-30] + [1.0] * 39))
     asked = replace(ASKED, work=SQUARED)
-    refused(encoded(spoilt, work=SQUARED), "w of squared-gradient holds -1e-30: no square is negative", asked)
+    refused(encoded(spoilt, work=SQUARED), "w of squared-gradient holds -1e-30, which cannot be negative", asked)
     assert decode_update(encoded(squared(torch.ones(40)), work=SQUARED), asked).extra
+
+
+def test_a_variance_below_zero_is_refused() -> None:
+    """BatchNorm would take its root, and every test of the model would be of what is not a number."""
+    sent = Broadcast(7, {"w": torch.ones(4)}, {"norm.running_mean": torch.zeros(2), "norm.running_var": torch.ones(2)})
+    reference, work = Reference(sent), ClientWork(LocalTraining())
+    asked = Asked(reference, work, 5, 600)
+    update = Update(5, 7, 1, sent.params, sent.buffers)
+    fine = replace(update, buffers={**sent.buffers, "norm.running_mean": torch.tensor([-2.0, 0.0])})
+    assert decode_update(encoded(fine, reference, work), asked).buffers["norm.running_mean"][0] == -2
+    spoilt = replace(update, buffers={**sent.buffers, "norm.running_var": torch.tensor([1.0, -1e9])})
+    refused(encoded(spoilt, reference, work), "norm.running_var of buffers holds -1e.09, which cannot be", asked)
+
+
+@pytest.mark.parametrize(("value", "allowed"), [(0.0, True), (1.0, True), (0.5, False), (-3.0, False)])
+def test_a_report_of_what_is_kept_holds_zeros_and_ones(value: float, allowed: bool) -> None:
+    work = replace(WORK, report=(Report("kept"),))
+    kept = {"w": torch.full((4, 10), value), "b": torch.ones(2)}
+    payload, asked = encoded(replace(UPDATE, extra={"kept": kept}), work=work), replace(ASKED, work=work)
+    if allowed:
+        assert_same(decode_update(payload, asked).extra["kept"], kept)
+    else:
+        refused(payload, "w of kept holds other numbers than 0 and 1", asked)
 
 
 @pytest.mark.parametrize("codec", ["float32", "bfloat16", "q8", "q4", "q2"])

@@ -69,7 +69,7 @@ def _encode_with_feedback(
     update = remainder.added(outcome.update, outcome.state)
     payload = encode_update(update, reference, work, assignment.wire, draws)
     try:
-        arrived = decode_update(payload, Asked(reference, work, update.client, update.weight))
+        arrived = decode_update(payload, Asked(reference, work, update.client, update.weight, assignment.wire))
     except WireError:  # nor will the server take it
         return payload, outcome.state
     return payload, remainder.written(outcome.state, remainder.left_out(update, arrived))

@@ -68,7 +68,8 @@ class TorchClient(Client):
 
     def final(self, positions: Positions | None) -> dict[str, Tensor]:
         weights = {name: value.detach().cpu().clone() for name, value in self.params.items()}
-        return packed(weights, positions_of(self.masks) if positions is None else positions)
+        here = {name: mask.cpu() for name, mask in self.masks.items()}
+        return packed(weights, positions_of(here) if positions is None else positions)
 
     def adopt(self, masks: Masks) -> None:
         self.masks = masks

@@ -64,7 +64,8 @@ class RunConfig:
     )
     min_clients: int = option(
         1,
-        "a round with fewer updates changes nothing and does not count; three in a row end the run as failed",
+        "a round with fewer updates changes nothing; if clients failed in it, it does not count, and three such rounds "
+        "in a row end the run as failed",
         at_least=1,
     )
     averaged: float = option(

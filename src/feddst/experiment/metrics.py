@@ -41,7 +41,7 @@ class Row:
     `accuracy` is the mean over all clients of the global model's accuracy on the client's own test set,
     `accuracy_worst` the mean over the worst tenth of them, `accuracy_global` the plain one on all test images,
     `accuracy_personal` the mean of each client's own model on (some of) its own test images, for methods whose clients
-    have models of their own. `clients` is how many updates were averaged (0 in a round that did not count), `refused`
+    have models of their own. `clients` is how many updates were averaged (0 in a round that changed nothing), `refused`
     how many could not be used, `missing` how many clients did not answer in time or could not be asked, `late` how many
     answers came after their round had ended. Bytes, as they were sent, bits, by formula, and FLOPs of training
     (`flops_…`) are totals since the first round; `…_mask_bytes` are those bytes that were masks, `…_header_bytes` those

@@ -74,7 +74,7 @@ class Reception:
         try:
             self.opened.total.add(downlink.unrounded(update))
         except TrainingError as error:
-            raise ExcessError(str(error)) from None
+            raise WireError(str(error)) from None  # the sum is full, whoever has filled it
         return update
 
     def _price(self, given: Given, own: Mapping[str, int] | None) -> int:

@@ -6,11 +6,9 @@ unless all who were asked answered as they should; after a few such rounds in a 
 """
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from feddst.errors import TrainingError
-from feddst.experiment.metrics import Row
 from feddst.experiment.rounds import NAMED, OpenRound
 from feddst.experiment.wording import counted
 from feddst.protocol import ServerState
@@ -32,12 +30,6 @@ class Recovery:
     counted: int = 0
     in_vain: int = 0
 
-    def go_on_from(self, rows: Sequence[Row], sound: ServerState | None) -> None:
-        """Be as after these rounds."""
-        self.sound = sound
-        for row in rows:
-            self._note(row.round, failed=not row.clients and bool(row.refused or row.missing))
-
     def note_use(self, before: ServerState) -> None:
         """The updates of a round that began with this state were averaged."""
         self._note(before.round, failed=False)
@@ -53,7 +45,8 @@ class Recovery:
         self._note(before.round, failed=bool(ended.refusals or ended.missing()))
         if not before.round:
             again = "; start it again" if patient else ""
-            raise TrainingError(f"{why}, and without it there is no mask to begin with{again}{_reasons(ended)}")
+            asked = "the client that is to choose the first mask sent nothing that could be used"
+            raise TrainingError(f"round 0: {asked}: there is no mask to begin with{again}{_reasons(ended)}")
         hopeless = not patient and self.sound is None and not ended.total.updates and bool(ended.refusals)
         if hopeless or self.in_vain >= PATIENCE:
             times = f", as did the {counted(self.in_vain - 1, 'round')} before it" if self.in_vain > 1 else ""

@@ -187,7 +187,7 @@ class Run:
                     "%s was begun before there were checksums: damage to it cannot be seen", self.directory.path
                 )
         self.rows = rows
-        self._recovery.go_on_from(rows, None if saved is None else saved.sound)
+        self._recovery = Recovery() if saved is None else _recovered(saved, patient=self._strangers)
         done = self.state.round - 1
         self.stopped_by = self._why_stop()
         if self.rows and not self.stopped_by and not self._scheduled(done):
@@ -334,7 +334,7 @@ class Run:
         if self.directory is not None and self._chronicle is not None:
             ledger, (bitmaps, holders) = self._ledger.as_dict(), self._history.as_parts()
             checkpoint = Checkpoint(self.state, self.clients, ledger, bitmaps, holders, self._chronicle.digest)
-            checkpoint = replace(checkpoint, sound=self._recovery.sound)
+            checkpoint = replace(checkpoint, **vars(self._recovery))
             self.directory.save(checkpoint, self._identity)
 
     def summary(self) -> Summary:
@@ -446,3 +446,9 @@ class Run:
         kept = sum(active.get(name, n) for name, n in self._prunable.items())
         whole = sum(value.numel() for value in self.state.params.values())
         return Densities(kept / size if size else 1.0, 1 - (size - kept) / whole if whole else 1.0)
+
+
+def _recovered(saved: Checkpoint, *, patient: bool) -> Recovery:
+    """What was remembered when a checkpoint was written; those who went on with patience have it anew."""
+    counted = saved.state.round - 1 if saved.counted is None else saved.counted
+    return Recovery(saved.sound, counted, 0 if patient else saved.in_vain)

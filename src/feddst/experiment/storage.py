@@ -60,8 +60,8 @@ class Checkpoint:
     """All that a run needs to go on, after the round before `state.round`.
 
     `bitmaps` are the masks that the server remembers, by name, the oldest first; `holders` says which of them each
-    client holds. `sound` is the last state whose model most clients could train. `told` is the digest of the details so
-    far, None in a checkpoint from before there were checksums.
+    client holds. `sound`, `counted` and `in_vain` are what `Recovery` remembers; `counted` is None in a checkpoint from
+    before there was that. `told` is the digest of the details so far, None in one from before there were checksums.
     """
 
     state: ServerState
@@ -71,6 +71,8 @@ class Checkpoint:
     holders: Mapping[int, int] = field(default_factory=dict)
     told: str | None = None
     sound: ServerState | None = None
+    counted: int | None = None
+    in_vain: int = 0
 
 
 class RunDirectory:
@@ -167,6 +169,8 @@ class RunDirectory:
             "shared": shared,
             "told": checkpoint.told,
             "sound": _about_sound(checkpoint.sound, unmoved),
+            "counted": checkpoint.counted,
+            "in_vain": checkpoint.in_vain,
         }
         write_atomically(self.checkpoint, pack_sealed(tensors, json.dumps(about)), keep=self.earlier_checkpoint)
 
@@ -389,4 +393,6 @@ def _restored(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Checkp
         dict(about["holders"]),
         about.get("told"),
         ServerState(round=sound["round"], seed=about["seed"], budgets=sound["budgets"], **old) if sound else None,
+        about.get("counted"),
+        about.get("in_vain", 0),
     )

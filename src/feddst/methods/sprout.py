@@ -45,7 +45,6 @@ MEMORY = 0.9
 _PREFIX = "movement/"
 _SPARED = "spared/"
 """Until which round a weight is spared."""
-"""How many matrices lie in a layer's weight, where it is more than one."""
 _GRADIENT = Report("gradient")
 
 

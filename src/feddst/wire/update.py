@@ -175,7 +175,7 @@ def decode_update(payload: bytes | memoryview, asked: Asked) -> Update:
     named = {f"{name} of {group}": value for group, tensors in groups.items() for name, value in tensors.items()}
     refuse_large(named, LARGEST_TERM / header.weight)
     asked.check_change(groups["params"], masks)
-    _refuse_negative(groups.get("squared-gradient", {}))
+    _refuse_impossible(groups)
     return Update(
         client=asked.client,
         round=header.round,
@@ -239,10 +239,16 @@ def _groups(
     return groups | {"buffers": read_raw(sections.buffers, layout.buffers)}
 
 
-def _refuse_negative(squares: Mapping[str, Tensor]) -> None:
-    for name, value in squares.items():
-        if (value < 0).any():
-            raise WireError(f"{name} of squared-gradient holds {float(value.min()):g}: no square is negative")
+def _refuse_impossible(groups: Mapping[str, Mapping[str, Tensor]]) -> None:
+    """Raise if something holds numbers that it cannot have: a square or a variance below 0, a mask but 0 and 1."""
+    variances = {name: value for name, value in groups["buffers"].items() if name.endswith("running_var")}
+    for group, tensors in {"squared-gradient": groups.get("squared-gradient", {}), "buffers": variances}.items():
+        for name, value in tensors.items():
+            if (value < 0).any():
+                raise WireError(f"{name} of {group} holds {float(value.min()):g}, which cannot be negative")
+    for name, value in groups.get("kept", {}).items():
+        if ((value != 0) & (value != 1)).any():
+            raise WireError(f"{name} of kept holds other numbers than 0 and 1")
 
 
 def _before(reference: Reference, name: str, masks: Masks | None) -> Tensor:

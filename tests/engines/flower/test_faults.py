@@ -439,5 +439,5 @@ def test_where_one_client_is_to_choose_the_mask_and_fails_the_run_ends_and_says_
     courier = Courier(
         lambda round, message, work: answer(message, b"") if round == 0 else work(message), frozenset(range(6))
     )
-    with pytest.raises(TrainingError, match=r"round 0 has 0 updates.*there is no mask to begin with"):
+    with pytest.raises(TrainingError, match=r"round 0: the client that is to choose .* there is no mask to begin with"):
         play(configure(method=method), courier=courier, flower=PATIENT)

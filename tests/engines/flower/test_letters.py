@@ -14,6 +14,7 @@ from feddst.engines.flower.letters import (
     STYPE,
     WORK,
     Introduction,
+    diverged_letter,
     hello_letter,
     introduction_letter,
     read_introduction,
@@ -170,14 +171,14 @@ def test_an_error_is_a_failure_that_says_how_it_ended(letter: Message, reason: s
     assert found.sent
 
 
-@pytest.mark.parametrize(
-    ("name", "diverged"),
-    [("feddst.errors.DivergenceError", True), ("feddst.errors.DataError", False), ("Other", False)],
-)
-def test_a_client_that_diverged_says_so_by_what_it_raised(letter: Message, name: str, diverged: bool) -> None:
-    found = read_reply(Message(Error(3, f"<class '{name}'>:<'DivergenceError'>"), reply_to=letter))
-    assert isinstance(found, Failure)
-    assert found.diverged is diverged
+def test_a_client_that_diverged_says_so(letter: Message) -> None:
+    found = read_reply(diverged_letter(letter, "client 7 diverged in round 2"))
+    assert found == Failure("client 7 diverged in round 2", diverged=True)
+
+
+def test_a_client_that_failed_has_not_diverged(letter: Message) -> None:
+    found = read_reply(Message(Error(3, "<class 'feddst.errors.DivergenceError'>:<'no'>"), reply_to=letter))
+    assert found == Failure("the client failed: no")
 
 
 @pytest.mark.parametrize(

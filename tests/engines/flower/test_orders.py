@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feddst.engines.flower.orders import MOST_BYTES, Orders, read_orders, write_orders
+from feddst.engines.flower.orders import MOST_BYTES, MOST_ROUNDS, Orders, read_orders, write_orders
 from feddst.errors import WireError
 from feddst.protocol import ClientWork, Growth, LocalTraining, Proximal, Readjustment, Report, Settling, Ticket
 from feddst.wire import WireConfig
@@ -56,7 +57,7 @@ work = st.builds(
     settle=st.none()
     | st.builds(
         Settling,
-        rounds=whole,
+        rounds=st.integers(1, MOST_ROUNDS),
         every=positive,
         prunable=share,
         times=st.dictionaries(names, share, max_size=3),
@@ -122,6 +123,14 @@ def test_orders_come_through(orders: Orders) -> None:
     assert read_orders(text) == orders
     assert write_orders(read_orders(text)) == text
     assert "\n" not in text
+
+
+@pytest.mark.parametrize("change", [{"rounds": 0}, {"rounds": MOST_ROUNDS + 1}, {"every": 0}, {"in_a_row": 0}])
+def test_a_first_stage_without_end_is_refused(change: dict[str, Any]) -> None:
+    settle = replace(Settling(rounds=9, every=3, prunable=0.3, times={}, constant=1.0), **change)
+    text = write_orders(Orders("r", 0, 0, ClientWork(LocalTraining(), settle=settle), WireConfig()))
+    with pytest.raises(WireError, match=r"orders\.work\.settle lasts"):
+        read_orders(text)
 
 
 def test_equal_orders_are_equal_lines() -> None:

@@ -18,6 +18,7 @@ from feddst.engines.flower.letters import (
     OTHER_CLIENT,
     WORK,
     Introduction,
+    diverged_letter,
     introduction_letter,
     read_work,
     reply_letter,
@@ -25,7 +26,7 @@ from feddst.engines.flower.letters import (
 from feddst.engines.flower.memory import partition_of, store_of
 from feddst.engines.flower.orders import Orders
 from feddst.engines.select import EngineConfig, make_engine
-from feddst.errors import FlowerError, OptionError
+from feddst.errors import DivergenceError, FlowerError, OptionError
 from feddst.models import ModuleSource, make_module
 from feddst.protocol import ClientState, Tensors
 from feddst.wire import Inbox, Parcel
@@ -51,7 +52,10 @@ def app_of(worker_for: "Callable[[Context], Worker]") -> ClientApp:
     @app.train(WORK.partition(".")[2])
     def train(message: Message, context: Context) -> Message:
         orders, payload = read_work(message)
-        return reply_letter(message, worker_for(context).carry_out(orders, payload, context))
+        try:
+            return reply_letter(message, worker_for(context).carry_out(orders, payload, context))
+        except DivergenceError as error:
+            return diverged_letter(message, str(error))
 
     @app.query(HELLO.partition(".")[2])
     def hello(message: Message, context: Context) -> Message:

@@ -32,8 +32,9 @@ class _Errand:
 class FlowerEngine:
     """Sends assignments to nodes, and delivers what comes back until there is enough or the time is over.
 
-    `run` names the run, for what clients keep; `late` hears how many bytes came after their round; `evaluate`
-    tests models on this machine. `images` will say how many images each client has.
+    `run` names the run, for what clients keep; `late` hears how many bytes came after their round; `evaluate` tests
+    models on this machine; a round does not end with fewer than `least` answers while there may be more. `images` will
+    say how many images each client has.
     """
 
     def __init__(
@@ -47,10 +48,11 @@ class FlowerEngine:
         evaluate: Callable[[Sequence[Exam]], list[Evaluation]],
         late: Callable[[int], None],
         spare: int,
+        least: int = 1,
     ) -> None:
         self._config = config
         self._run = run
-        self._spare = spare
+        self._spare, self._least = spare, least
         self._post = Post(grid)
         self.nodes = Nodes(
             grid,
@@ -68,7 +70,7 @@ class FlowerEngine:
 
     def train(self, assignments: Sequence[Assignment], deliver: Deliver) -> None:
         end = time.monotonic() + self._config.deadline
-        enough = max(1, len(assignments) - self._spare)
+        enough = max(1, min(len(assignments), max(self._least, len(assignments) - self._spare)))
         self._await_anybody([one.client for one in assignments], end)
         self._hand_out(assignments, deliver)
         while self._out and enough and time.monotonic() < end:

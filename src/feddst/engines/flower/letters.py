@@ -8,7 +8,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 
 from feddst.engines.base import Failure, Reply
 from feddst.engines.flower.orders import Orders, read_orders, write_orders
-from feddst.errors import DivergenceError, WireError
+from feddst.errors import FeddstError, WireError
 from feddst.protocol import ClientState
 
 WORK, HELLO = "train.feddst", "query.feddst"
@@ -24,7 +24,7 @@ OTHER_CLIENT = "these orders are for client"
 
 _RAISED = re.compile(r"<class '(?P<module>[\w.]*?)\.?(?P<kind>\w+)'>:<'(?P<said>.*?)(?:'>)?")
 """How Flower says what a client app has raised; a long one is cut off."""
-_PAYLOAD, _ORDERS, _METRICS = "payload", "orders", "metrics"
+_PAYLOAD, _ORDERS, _METRICS, _DIVERGED = "payload", "orders", "metrics", "diverged"
 _LONGEST_REASON = 300
 _LARGEST_LOSS = 1e30
 """Nothing is done with losses but to average them, which should not overflow."""
@@ -58,11 +58,18 @@ def reply_letter(message: Message, reply: Reply) -> Message:
     return Message(content, reply_to=message)
 
 
+def diverged_letter(message: Message, reason: str) -> Message:
+    """What goes back where training has diverged: nothing but that, told apart from a client that fails."""
+    return Message(RecordDict({_DIVERGED: ConfigRecord({"reason": reason})}), reply_to=message)
+
+
 def read_reply(message: Message) -> Reply | Failure:
     """What came back, from a stranger: a reply whose payload is still to be decoded, or why there is none."""
     if message.has_error():
-        kind, reason = _said(message.error.reason or f"error {message.error.code}")
-        return Failure(f"the client failed: {reason}", diverged=kind == DivergenceError.__name__)
+        return Failure(f"the client failed: {_said(message.error.reason or f'error {message.error.code}')}")
+    diverged = _record(message.content, _DIVERGED, ConfigRecord).get("reason")
+    if isinstance(diverged, str):
+        return Failure(_last_line(diverged) or "the client diverged", size_of(message), diverged=True)
     try:
         payload = _unwrapped(message.content)
     except WireError as error:
@@ -93,7 +100,7 @@ def introduction_letter(message: Message, introduction: Introduction) -> Message
 def read_introduction(message: Message) -> Introduction | Failure:
     """What a node says of itself, or why it does not."""
     if message.has_error():
-        return Failure(_said(message.error.reason or f"error {message.error.code}")[1])
+        return Failure(_said(message.error.reason or f"error {message.error.code}"))
     record = _record(message.content, _METRICS, MetricRecord)
     values = [record.get(name) for name in ("client", "images")]
     whole = [value for value in values if type(value) is int and value >= 0]
@@ -121,14 +128,13 @@ def _record(content: RecordDict, name: str, kind: type[R]) -> R:
     return record if isinstance(record, kind) else kind()
 
 
-def _said(text: str) -> tuple[str, str]:
-    """The kind of error that ended a client's work, empty if that is not told, and what it said for itself."""
+def _said(text: str) -> str:
+    """What ended a client's work, in its own words; the kind of an error that is not ours goes before them."""
     line = _last_line(text)
     found = _RAISED.fullmatch(line)
     if found is None:
-        return "", line
-    kind, said = found["kind"], found["said"]
-    return kind, said if found["module"] == DivergenceError.__module__ else f"{kind}: {said}"
+        return line
+    return found["said"] if found["module"] == FeddstError.__module__ else f"{found['kind']}: {found['said']}"
 
 
 def _last_line(text: str) -> str:

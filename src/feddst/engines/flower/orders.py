@@ -14,9 +14,12 @@ from feddst.errors import OptionError, WireError
 from feddst.options import validate
 from feddst.protocol import ClientWork
 from feddst.protocol.keys import LARGEST_SEED
+from feddst.protocol.work import Settling
 from feddst.wire import WireConfig
 
 MOST_BYTES = 2**20
+MOST_ROUNDS = 100_000
+"""Of the first stage of PruneFL."""
 _NAME = re.compile("[0-9a-z]{1,64}")
 
 
@@ -44,6 +47,7 @@ def read_orders(text: str) -> Orders:
         orders = _typed(json.loads(text), Orders, "orders")
         validate(orders.wire)
         orders.wire.check()
+        _refuse_endless(orders.work.settle)
         for group in (orders.work.local, orders.work.proximal, orders.work.readjust and orders.work.readjust.growth):
             if group is not None:
                 validate(group)
@@ -53,6 +57,12 @@ def read_orders(text: str) -> Orders:
     if not _NAME.fullmatch(orders.run) or not 0 <= orders.seed <= LARGEST_SEED or orders.client < 0:
         raise WireError(f"orders for client {orders.client} of run {orders.run[:40]!r}, seed {orders.seed}")
     return orders
+
+
+def _refuse_endless(settle: Settling | None) -> None:
+    """Raise `ValueError` if a first stage would last beyond reason, or never choose a mask."""
+    if settle is not None and not (1 <= settle.rounds <= MOST_ROUNDS and settle.every >= 1 and settle.in_a_row >= 1):
+        raise ValueError(f"orders.work.settle lasts {settle.rounds} rounds, with masks every {settle.every}")
 
 
 def _plain(value: Any) -> Any:

@@ -204,6 +204,7 @@ class Strategy(FlowerStrategy):
             evaluate=_nothing if local is None else local.evaluate,
             late=run.receive_late,
             spare=run.spare,
+            least=config.min_clients,
         )
         return _Opened(run, engine, local, lock)
 

@@ -167,7 +167,7 @@ def _kept_places(share: Share) -> dict[Key, Place]:
 def _refused(share: Share, stacks: Sequence[Stack], arrived: Arrived) -> dict[int, Receipt]:
     """Receipts for updates that hold what no server would take, by their senders' places."""
     peaks = zip(*(stack.peaks for stack in stacks), strict=True)
-    far = _far(share, stacks)
+    far = _far(share, arrived)
     refused: dict[int, Receipt] = {}
     for i, (row, seat, each) in enumerate(zip(share.rows, share.seats, peaks, strict=True)):
         limit = LARGEST_TERM / _weight(seat)
@@ -186,12 +186,12 @@ def _refused(share: Share, stacks: Sequence[Stack], arrived: Arrived) -> dict[in
     return refused
 
 
-def _far(share: Share, stacks: Sequence[Stack]) -> set[int]:
+def _far(share: Share, arrived: Arrived) -> set[int]:
     """Which of them may hold weights too far from those that were sent, as far as norms tell."""
     times, sent = share.cohort.wire.max_change, share.cohort.reference.norm
     if not times or not share.layout.params:
         return set()
-    lengths = torch.linalg.vector_norm(stacks[0].values.float(), dim=1).tolist()
+    lengths = torch.linalg.vector_norm(share.of(arrived.theta).float(), dim=1).tolist()
     return {i for i, length in enumerate(lengths) if not length + sent <= times * max(sent, 1.0)}
 
 

@@ -26,6 +26,7 @@ from feddst.models import load
 from feddst.protocol import LocalTraining, Readjustment, Report, positions_of, unpacked
 from feddst.protocol.keys import torch_seed
 from feddst.protocol.minibatches import Indices, cuts
+from feddst.wire import Reference
 
 T = TypeVar("T")
 
@@ -97,12 +98,14 @@ class Classroom:
         reports: dict[str, Tensor] = {report.kind: torch.zeros_like(stage.theta) for report in seats[0].work.report}
         losses = []
         for row, seat in enumerate(seats):
-            outcome = failures.unless(row, partial(train_client, self._module, self._job(seat)))
+            job = self._job(seat)
+            outcome = failures.unless(row, partial(train_client, self._module, job))
             losses.append(0.0 if outcome is None else outcome.loss)
             if outcome is None:
                 continue
             update = outcome.update
-            dense = unpacked(update.params, positions_of(seat.broadcast.masks), seat.broadcast.params)
+            sent = job.broadcast
+            dense = unpacked(update.params, positions_of(sent.masks), sent.masks)
             self._flat.fill(stage.theta[row], dense)
             for name, value in update.buffers.items():
                 stage.buffers[name][row] = value.to(stage.theta.device)
@@ -111,10 +114,11 @@ class Classroom:
         return Trained(seats, stage, [False] * len(seats), losses, reports, failures)
 
     def _job(self, seat: Seat) -> Job:
-        """A seat's work with its images."""
+        """A seat's work with its images, and with the broadcast as clients receive it: on the CPU."""
         at = torch.from_numpy(seat.images).to(self._images.inputs.device)
         inputs, labels = self._images.inputs[at], self._images.labels[at]
-        return Job(seat.client, seat.seed, seat.broadcast, seat.work, inputs, labels)
+        sent = Reference(seat.broadcast).on_cpu().broadcast
+        return Job(seat.client, seat.seed, sent, seat.work, inputs, labels)
 
     def _learn(
         self, stage: Stage, seats: Sequence[Seat], failures: Failures, squares: StackedSquares | None
