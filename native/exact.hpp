@@ -1,4 +1,4 @@
-// Sums in fixed point, as feddst.protocol.fixedpoint defines them.
+// Sums in fixed point, as feddst.core.fixedpoint defines them.
 #pragma once
 
 #include <cstdint>

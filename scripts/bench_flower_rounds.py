@@ -3,7 +3,7 @@
     python scripts/bench_flower_rounds.py --out results/flower-rounds.json
 
 Three SuperNodes on loopback, with TLS and keys, and Flower as it is. The loops are described in the app that is run,
-`tests/flower/apps/noop`.
+`tests/flower/deployment/apps/noop`.
 """
 
 import argparse
@@ -16,10 +16,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from feddst.engines.flower.config import Value
-from feddst.engines.flower.deployment.local import LocalDeployment
 from feddst.errors import FlowerError
-from feddst.experiment.machine import commit, machine
+from feddst.flower.config import Value
+from feddst.flower.deployment.local import LocalDeployment
+from feddst.runtime.machine import commit, machine
 
 NOOP = Path(__file__).parents[1] / "tests" / "flower" / "apps" / "noop"
 LOOPS = ("flower", "flower-evaluate", "own")

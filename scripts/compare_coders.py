@@ -30,13 +30,13 @@ from numpy.typing import NDArray
 from feddst.bench.wire_entropy import choice_bits, entropy, levels_of, value_bits
 from feddst.bench.wire_updates import Exchange, NetworkName, exchange
 from feddst.bench.wire_values import value_section
+from feddst.clients.reference import train_client
+from feddst.clients.task import Job
 from feddst.data import federate
-from feddst.engines.base import Job
-from feddst.engines.torch_client import train_client
-from feddst.experiment import RunConfig
-from feddst.experiment.machine import commit, machine
 from feddst.methods import FedDST
 from feddst.models import initial_model, make_module, network
+from feddst.runtime import RunConfig
+from feddst.runtime.machine import commit, machine
 from feddst.sparsity import Sparsity, Timetable
 from feddst.stopwatch import one_thread, timed
 from feddst.wire import CODECS, Reference

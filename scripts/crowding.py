@@ -14,9 +14,9 @@ from pathlib import Path
 from safetensors import safe_open
 from torch import Tensor
 
-from feddst.experiment.machine import commit
-from feddst.experiment.reproduce.record import load_record
-from feddst.experiment.storage import RunDirectory
+from feddst.runtime.machine import commit
+from feddst.runtime.storage import RunDirectory
+from feddst.studies.reproduce.record import load_record
 
 RECORD = Path(__file__).parents[1] / "results/crowding.json"
 TENTH = 10

@@ -24,11 +24,11 @@ from typing import Any, Literal
 
 from feddst import run
 from feddst.errors import CheckpointError
-from feddst.experiment import Row, RunConfig
-from feddst.experiment.loop import Silent
-from feddst.experiment.run import Run
-from feddst.experiment.storage import RunDirectory
 from feddst.options import updated
+from feddst.runtime import Row, RunConfig
+from feddst.runtime.loop import Silent
+from feddst.runtime.run import Run
+from feddst.runtime.storage import RunDirectory
 
 OPTIONS = {
     "rounds": 6,

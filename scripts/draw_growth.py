@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from feddst.experiment.metrics import MIB
-from feddst.experiment.plots import COLOURS, new_figure, save_png, tidy
-from feddst.experiment.reproduce.record import RecordedRow, load_record
+from feddst.runtime.metrics import MIB
+from feddst.studies.plots import COLOURS, new_figure, save_png, tidy
+from feddst.studies.reproduce.record import RecordedRow, load_record
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

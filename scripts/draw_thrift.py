@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from feddst.experiment.metrics import MIB
-from feddst.experiment.plots import GREY, looks_of, name_lines, new_figure, save_png, tidy
-from feddst.experiment.presets import TABLES
-from feddst.experiment.reproduce.paper import PAPER
-from feddst.experiment.reproduce.record import RECORD, Record, RecordedRow, load_record
+from feddst.runtime.metrics import MIB
+from feddst.runtime.presets import TABLES
+from feddst.studies.plots import GREY, looks_of, name_lines, new_figure, save_png, tidy
+from feddst.studies.reproduce.paper import PAPER
+from feddst.studies.reproduce.record import RECORD, Record, RecordedRow, load_record
 
 ROOT = Path(__file__).parents[1]
 DRAWN = {"mnist": ("table1", "table1-paper"), "cifar10": ("table2", "table2-paper")}

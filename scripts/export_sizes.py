@@ -15,8 +15,8 @@ import torch
 
 import feddst
 from feddst.data import Dataset, federate
-from feddst.experiment.machine import commit, machine
 from feddst.export import Format, Values
+from feddst.runtime.machine import commit, machine
 
 ROUNDS = 40
 

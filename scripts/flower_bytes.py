@@ -14,14 +14,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from feddst.engines.flower.config import Value
-from feddst.engines.flower.deployment.local import LocalDeployment
-from feddst.engines.flower.deployment.ports import free_ports
-from feddst.engines.flower.deployment.proxy import CountingProxy
-from feddst.engines.flower.settings import write_app
 from feddst.errors import FlowerError
-from feddst.experiment.machine import commit, machine
-from feddst.experiment.metrics import read_rows
+from feddst.flower.config import Value
+from feddst.flower.deployment.local import LocalDeployment
+from feddst.flower.deployment.ports import free_ports
+from feddst.flower.deployment.proxy import CountingProxy
+from feddst.flower.settings import write_app
+from feddst.runtime.machine import commit, machine
+from feddst.runtime.metrics import read_rows
 
 NODES, ROUNDS = 3, 5
 SECONDS = 300.0

@@ -36,10 +36,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from feddst import wire
-from feddst.errors import WireError
-from feddst.methods import FedDST
-from feddst.models import ModelConfig, initial_model, make_module, network
-from feddst.protocol import (
+from feddst.core import (
     Broadcast,
     ClientWork,
     Growth,
@@ -54,6 +51,9 @@ from feddst.protocol import (
     packed,
     positions_of,
 )
+from feddst.errors import WireError
+from feddst.methods import FedDST
+from feddst.models import ModelConfig, initial_model, make_module, network
 from feddst.sparsity import Sparsity
 from feddst.wire import Asked, Reference, WireConfig, decode_update, encode_update, general_codecs
 from feddst.wire.codecs import codec_coded

@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from feddst.experiment.metrics import Row
-from feddst.experiment.storage import RunDirectory
+from feddst.runtime.metrics import Row
+from feddst.runtime.storage import RunDirectory
 
 OPTIONS = [
     "--rounds=24",

@@ -19,14 +19,14 @@ import torch
 from torch import Tensor
 
 import feddst
-from feddst.experiment.loop import Silent
-from feddst.experiment.machine import commit, device
-from feddst.experiment.metrics import Row
-from feddst.experiment.plots import COLOURS, GREY, new_figure, save_png
-from feddst.experiment.reproduce.study import read_study
-from feddst.experiment.run import Run
+from feddst.core import Masks, ServerState, Tensors
 from feddst.options import dotted
-from feddst.protocol import Masks, ServerState, Tensors
+from feddst.runtime.loop import Silent
+from feddst.runtime.machine import commit, device
+from feddst.runtime.metrics import Row
+from feddst.runtime.run import Run
+from feddst.studies.plots import COLOURS, GREY, new_figure, save_png
+from feddst.studies.reproduce.study import read_study
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

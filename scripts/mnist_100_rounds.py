@@ -23,13 +23,13 @@ import torch
 
 from feddst.data import Dataset, federate, load
 from feddst.engines import make_engine
-from feddst.experiment.config import RunConfig
-from feddst.experiment.loop import Silent, play
-from feddst.experiment.metrics import GIB, Row
-from feddst.experiment.presets import PRESETS
-from feddst.experiment.run import Run
 from feddst.models import make_module, network
 from feddst.options import updated
+from feddst.runtime.config import RunConfig
+from feddst.runtime.loop import Silent, play
+from feddst.runtime.metrics import GIB, Row
+from feddst.runtime.presets import PRESETS
+from feddst.runtime.run import Run
 
 
 @dataclass(frozen=True)

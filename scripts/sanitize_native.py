@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from xml.etree import ElementTree
 
-from feddst.experiment.machine import commit, machine
+from feddst.runtime.machine import commit, machine
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = ("tests/engines/native",)

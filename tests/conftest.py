@@ -10,9 +10,9 @@ from types import ModuleType
 import pytest
 from hypothesis import settings
 
-from feddst.experiment.seals import unseal, unseal_lines, unseal_text
-from feddst.experiment.storage import RunDirectory
-from feddst.experiment.tensorfile import pack, unpack_sealed
+from feddst.runtime.checksums import unseal, unseal_lines, unseal_text
+from feddst.runtime.storage import RunDirectory
+from feddst.runtime.tensorfile import pack, unpack_sealed
 
 settings.register_profile("feddst", deadline=None)  # how long an example takes depends on the machine
 settings.load_profile("feddst")

@@ -18,21 +18,21 @@ import numpy as np
 import pytest
 import torch
 
-from feddst.experiment.anatomy import anatomy_of
-from feddst.experiment.config import RunConfig, config_of
-from feddst.experiment.presets import preset_options
-from feddst.experiment.reproduce import Record, load_record
-from feddst.experiment.reproduce.paired import Difference, paired_difference
-from feddst.experiment.reproduce.paper import FORWARD_MFLOPS, PAPER
-from feddst.experiment.reproduce.record import RecordedRow, plain_options
-from feddst.experiment.reproduce.table import cell
-from feddst.experiment.reproduce.table import difference as table_difference
-from feddst.experiment.wording import NOTHING
+from feddst.core import Layer
 from feddst.methods import Sprout
 from feddst.models import ModelConfig, network, prunable_layers
 from feddst.models.flops import multiply_adds
-from feddst.protocol import Layer
+from feddst.runtime.anatomy import anatomy_of
+from feddst.runtime.config import RunConfig, config_of
+from feddst.runtime.presets import preset_options
+from feddst.runtime.wording import NOTHING
 from feddst.sparsity import Distribution, Sparsity
+from feddst.studies.reproduce import Record, load_record
+from feddst.studies.reproduce.paired import Difference, paired_difference
+from feddst.studies.reproduce.paper import FORWARD_MFLOPS, PAPER
+from feddst.studies.reproduce.record import RecordedRow, plain_options
+from feddst.studies.reproduce.table import cell
+from feddst.studies.reproduce.table import difference as table_difference
 
 ROOT = Path(__file__).parents[1]
 README, RESULTS = "README.md", "docs/results.md"

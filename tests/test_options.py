@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from feddst.cli.arguments import parse
 from feddst.errors import OptionError
-from feddst.experiment import RunConfig
 from feddst.options import Option, as_words, flatten, option, options_of, updated, validate
+from feddst.runtime import RunConfig
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,11 @@
 from feddst import early_interrupt, logs  # noqa: F401  the first one before all that takes long to import
 from feddst.data import Dataset, Federation
 from feddst.errors import FeddstError
-from feddst.experiment import CompareConfig, Comparison, Result, RunConfig, compare, configure, run
 from feddst.export import Exported, export, load
 from feddst.methods import METHODS
 from feddst.plugins import load_plugins
+from feddst.runtime import Result, RunConfig, configure, run
+from feddst.studies import CompareConfig, Comparison, compare
 
 __version__ = "0.1.0"
 

@@ -21,9 +21,9 @@ from feddst.bench.cpu_tables import markdown, tables
 from feddst.bench.cpu_targets import verdicts
 from feddst.bench.rivals.job import Client, Training
 from feddst.bench.wire_updates import NetworkName
+from feddst.core import count_active
 from feddst.data import DataConfig, Federation, federate
 from feddst.errors import OptionError
-from feddst.protocol import count_active
 from feddst.stopwatch import Timing
 
 

@@ -17,11 +17,11 @@ from feddst.bench.gpu_rivals import OneByOne, SideBySide, grouped_gradients, vma
 from feddst.bench.gpu_tables import markdown, remarks, tables
 from feddst.bench.gpu_targets import verdicts
 from feddst.bench.gpu_turns import StepRow, difference, play
+from feddst.core import count_active
 from feddst.engines.stacked.flat import Flat
-from feddst.engines.stacked.seats import Images
+from feddst.engines.stacked.slots import Images
 from feddst.engines.stacked.vmapped import VmapTrainer
 from feddst.errors import OptionError
-from feddst.protocol import count_active
 
 CPU = torch.device("cpu")
 RUNNERS: list[RunnerName] = ["feddst", "single", "vmap", "grouped"]

@@ -25,13 +25,13 @@ from feddst.bench.scale_sums import (
     partial_bytes,
     same,
 )
+from feddst.clients.exchange import layout_of
+from feddst.core import SparseSum, Update, count_active
+from feddst.core.fixedpoint import LIGHT_UPDATES
 from feddst.data import Roster
-from feddst.engines.exchange import layout_of
-from feddst.engines.flower.post import AT_ONCE, LONGEST, SHORTEST
 from feddst.errors import TrainingError
-from feddst.experiment.run import Run
-from feddst.protocol import SparseSum, Update, count_active
-from feddst.protocol.fixedpoint import LIGHT_UPDATES
+from feddst.flower.message_client import AT_ONCE, LONGEST, SHORTEST
+from feddst.runtime.run import Run
 from feddst.wire import Asked, Reference, decode_reference, decode_update
 
 ROOT = Path(__file__).parents[2]

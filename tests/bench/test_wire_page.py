@@ -14,8 +14,7 @@ import pytest
 import torch
 
 from feddst.bench.wire_updates import exchange
-from feddst.options import options_of
-from feddst.protocol import (
+from feddst.core import (
     Broadcast,
     ClientWork,
     LocalTraining,
@@ -26,6 +25,7 @@ from feddst.protocol import (
     packed,
     positions_of,
 )
+from feddst.options import options_of
 from feddst.wire import (
     CODECS,
     Asked,

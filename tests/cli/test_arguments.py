@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from feddst.cli.arguments import Arguments, parse
 from feddst.cli.settings import RunArguments
 from feddst.errors import OptionError
-from feddst.experiment import RunConfig
 from feddst.options import Option, options_of
+from feddst.runtime import RunConfig
 
 OPTIONS = options_of(RunArguments) + options_of(RunConfig)
 

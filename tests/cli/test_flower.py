@@ -13,8 +13,8 @@ import torch
 from safetensors.torch import load_file
 
 from feddst.cli import flower
-from feddst.engines.flower.settings import app_options, app_values, read_run_config
-from feddst.experiment.config import RunConfig
+from feddst.flower.settings import app_options, app_values, read_run_config
+from feddst.runtime.config import RunConfig
 
 Call = Callable[..., Any]
 ROOT = Path(__file__).parents[2]
@@ -126,7 +126,7 @@ def test_keys_are_made_once(feddst: Call, tmp_path: Path) -> None:
 def test_the_example_app_learns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from flwr.app import Context, RecordDict
 
-    from feddst.engines.flower import InProcessGrid
+    from feddst.flower import InProcessGrid
 
     monkeypatch.syspath_prepend(ROOT / "examples" / "flower")
     monkeypatch.chdir(tmp_path)

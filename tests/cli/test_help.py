@@ -7,10 +7,10 @@ import pytest
 import feddst as package
 from feddst.cli.main import COMMANDS
 from feddst.data import DataConfig
-from feddst.experiment import RunConfig
-from feddst.experiment.presets import PRESETS
 from feddst.methods import METHODS
 from feddst.options import options_of
+from feddst.runtime import RunConfig
+from feddst.runtime.presets import PRESETS
 
 Call = Callable[..., Any]
 

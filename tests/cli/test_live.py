@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console
 
 from feddst.cli.live import Redrawn, View
-from feddst.cli.story import Story
-from feddst.experiment import Row, RunConfig
+from feddst.cli.run_progress import Story
+from feddst.runtime import Row, RunConfig
 
 MIB = 2**20
 ROW = Row(
@@ -40,7 +40,7 @@ SCORES = {5: 0.1, 10: 0.45, 15: 0.8, 20: 0.7}
 @pytest.fixture
 def story(monkeypatch: pytest.MonkeyPatch) -> Story:
     """20 of 40 rounds, with four evaluations and readjustments in rounds 10 and 20, and no time since."""
-    monkeypatch.setattr("feddst.cli.story.time.monotonic", lambda: 7.0)
+    monkeypatch.setattr("feddst.cli.run_progress.time.monotonic", lambda: 7.0)
     story = Story(RunConfig(rounds=40), 0.2, "run 2 of 3: feddst, seed 0")
     for number in range(1, 21):
         moved = 1234 * number // 10 if number % 10 == 0 else 0
@@ -106,9 +106,9 @@ def test_before_the_first_round_there_is_something_to_see() -> None:
 
 
 def test_the_time_left_runs_on_during_a_round(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("feddst.cli.story.time.monotonic", lambda: 12.0)
+    monkeypatch.setattr("feddst.cli.run_progress.time.monotonic", lambda: 12.0)
     assert drawn(story, 80)[5] == "time      0.80 s a round, about 11 s left"
-    monkeypatch.setattr("feddst.cli.story.time.monotonic", lambda: 100.0)
+    monkeypatch.setattr("feddst.cli.run_progress.time.monotonic", lambda: 100.0)
     assert drawn(story, 80)[5] == "time      0.80 s a round, about 0 s left"
 
 

@@ -10,8 +10,8 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from feddst.cli.progress import Reporter
-from feddst.experiment.metrics import Row
-from feddst.experiment.run import Run
+from feddst.runtime.metrics import Row
+from feddst.runtime.run import Run
 
 Call = Callable[..., Any]
 

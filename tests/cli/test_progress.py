@@ -6,11 +6,11 @@ import pytest
 
 from feddst.cli.live import LiveView
 from feddst.cli.progress import FINISHING, Lines, make_bar, make_display
+from feddst.cli.run_progress import Story
 from feddst.cli.screen import say, show_table
-from feddst.cli.story import Story
-from feddst.experiment import Row, RunConfig
-from feddst.experiment.pace import Pace
-from feddst.experiment.wording import counted, duration, percent
+from feddst.runtime import Row, RunConfig
+from feddst.runtime.pace import Pace
+from feddst.runtime.wording import counted, duration, percent
 
 ROW = Row(
     round=10,

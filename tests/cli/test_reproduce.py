@@ -12,9 +12,9 @@ import pytest
 
 from feddst.cli import reproduce as command
 from feddst.cli.interruption import Interruption
-from feddst.experiment.presets import row_options
-from feddst.experiment.reproduce import config as reproduction
-from feddst.experiment.reproduce.progress import Overview
+from feddst.runtime.presets import row_options
+from feddst.studies.reproduce import config as reproduction
+from feddst.studies.reproduce.progress import Overview
 
 Call = Callable[..., Any]
 
@@ -42,7 +42,7 @@ class OnlyTorchAndNumpy(importlib.abc.MetaPathFinder):
         return None
 
 sys.meta_path.insert(0, OnlyTorchAndNumpy())
-runpy.run_module("feddst.experiment.reproduce", run_name="__main__", alter_sys=True)
+runpy.run_module("feddst.studies.reproduce", run_name="__main__", alter_sys=True)
 """
 
 

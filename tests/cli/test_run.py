@@ -10,8 +10,8 @@ from safetensors.torch import load_file
 from torch import nn
 
 from feddst.data import Dataset
-from feddst.experiment import toml
-from feddst.experiment.storage import RunDirectory
+from feddst.runtime import toml
+from feddst.runtime.storage import RunDirectory
 
 Call = Callable[..., Any]
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from feddst.cli.progress import Reporter
-from feddst.experiment.metrics import Row
-from feddst.experiment.run import Run
+from feddst.runtime.metrics import Row
+from feddst.runtime.run import Run
 
 Call = Callable[..., Any]
 

@@ -12,10 +12,10 @@ import feddst
 from feddst.data import DataConfig, Dataset, Federation, clients_of, federate, prepared
 from feddst.data.copies import shifted, version, with_copies
 from feddst.errors import OptionError
-from feddst.experiment import RunConfig
-from feddst.experiment.loop import Silent
-from feddst.experiment.reproduce.study import StudyConfig
 from feddst.options import updated
+from feddst.runtime import RunConfig
+from feddst.runtime.loop import Silent
+from feddst.studies.reproduce.study import StudyConfig
 
 PARTITIONS = ["classes", "shards", "dirichlet", "iid"]
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from feddst.experiment.presets import SWEEPS
-from feddst.experiment.reproduce import Record, load_record
-from feddst.experiment.reproduce.paired import pairs
-from feddst.experiment.reproduce.table import cell, difference
+from feddst.runtime.presets import SWEEPS
+from feddst.studies.reproduce import Record, load_record
+from feddst.studies.reproduce.paired import pairs
+from feddst.studies.reproduce.table import cell, difference
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/choosing.md").read_text()

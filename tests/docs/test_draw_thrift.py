@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from feddst.experiment.plots import COLOURS
-from feddst.experiment.reproduce import Record, load_record
-from feddst.experiment.reproduce.record import save_record
+from feddst.studies.plots import COLOURS
+from feddst.studies.reproduce import Record, load_record
+from feddst.studies.reproduce.record import save_record
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,8 +10,8 @@ import torch
 
 from feddst.cli.main import main
 from feddst.errors import WireError
-from feddst.experiment import toml
 from feddst.plugins import load_plugins
+from feddst.runtime import toml
 from feddst.wire import CODECS
 from feddst.wire.codecs import codec_coded
 

@@ -12,17 +12,17 @@ import torch
 
 import feddst
 from feddst.cli.main import main
+from feddst.core import Growth
 from feddst.errors import OptionError
-from feddst.experiment import toml
-from feddst.experiment.comparison import CompareConfig, compare_config
-from feddst.experiment.config import make_method, options_to_store
-from feddst.experiment.reports import command
 from feddst.export.card import command as run_command
 from feddst.methods import METHODS, Card, FedAvg, FedDST, Method, OwnGroups, register
 from feddst.options import flatten, option, updated
 from feddst.plugins import load_plugins
-from feddst.protocol import Growth
+from feddst.runtime import toml
+from feddst.runtime.config import make_method, options_to_store
 from feddst.sparsity import Sparsity
+from feddst.studies.comparison import CompareConfig, compare_config
+from feddst.studies.reports import command
 
 SMALL = "--data.clients 4 --data.images_per_class 5 --cohort.size 2 --local.epochs 1 --eval_every 1"
 

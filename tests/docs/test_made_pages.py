@@ -19,14 +19,14 @@ from feddst.bench.cpu import CpuRecord
 from feddst.bench.gpu import GpuBench, GpuRecord
 from feddst.bench.scale import ScaleRecord
 from feddst.bench.wire import WireRecord
-from feddst.experiment.comparison import CompareConfig, Comparison, Curve
-from feddst.experiment.config import stored_options
-from feddst.experiment.metrics import Row
-from feddst.experiment.plots import accuracy_against_upload
-from feddst.experiment.reproduce import load_record
-from feddst.experiment.reproduce.carry_out import write_reports
-from feddst.experiment.tables import caption, escaped, notes, pipes, table
 from feddst.methods import METHODS
+from feddst.runtime.config import stored_options
+from feddst.runtime.metrics import Row
+from feddst.studies.comparison import CompareConfig, Comparison, Curve
+from feddst.studies.plots import accuracy_against_upload
+from feddst.studies.reproduce import load_record
+from feddst.studies.reproduce.carry_out import write_reports
+from feddst.studies.tables import caption, escaped, notes, pipes, table
 
 ROOT = Path(__file__).parents[2]
 MOST = 0.0005

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from feddst.cli.main import COMMANDS, main
-from feddst.experiment import RunConfig
 from feddst.options import options_of
+from feddst.runtime import RunConfig
 
 PAGE = (Path(__file__).parents[2] / "docs/options.md").read_text()
 

@@ -12,9 +12,9 @@ import pytest
 
 from feddst.cli.main import main
 from feddst.engines import ENGINES
-from feddst.experiment import toml
 from feddst.methods import METHODS, OwnGroups
 from feddst.plugins import load_plugins
+from feddst.runtime import toml
 
 PAGES = ("extend-method", "extend-engine", "extend-codec")
 SMALL = "--data.clients 4 --data.images_per_class 5 --cohort.size 2 --local.epochs 1"

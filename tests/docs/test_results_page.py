@@ -8,11 +8,11 @@ import pytest
 
 from feddst.cli.arguments import Arguments, parse
 from feddst.cli.main import COMMANDS
-from feddst.experiment import RunConfig
-from feddst.experiment.config import config_of
-from feddst.experiment.presets import preset_options
-from feddst.experiment.reproduce.config import ReproduceConfig
 from feddst.options import flatten, updated
+from feddst.runtime import RunConfig
+from feddst.runtime.config import config_of
+from feddst.runtime.presets import preset_options
+from feddst.studies.reproduce.config import ReproduceConfig
 
 PAGE = (Path(__file__).parents[2] / "docs/results.md").read_text()
 LINES = [

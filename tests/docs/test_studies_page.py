@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from feddst.experiment.reproduce import StudyConfig
+from feddst.studies.reproduce import StudyConfig
 
 PAGE = Path(__file__).parents[2] / "docs/studies.md"
 

@@ -10,13 +10,14 @@ import pytest
 import torch
 from torch import nn
 
+from feddst.clients import Assignment
+from feddst.core import LocalTraining
 from feddst.data import Dataset
-from feddst.engines import Assignment, EngineConfig, Exam, ProcessEngine, ReferenceEngine, make_engine
+from feddst.engines import EngineConfig, Exam, ProcessEngine, ReferenceEngine, make_engine
 from feddst.engines.base import replies_of
 from feddst.engines.processes import can_travel
 from feddst.errors import OptionError, TrainingError
 from feddst.methods import FedAvgM, FedDST
-from feddst.protocol import LocalTraining
 from feddst.sparsity import Sparsity, Timetable
 from feddst.wire import WireConfig
 

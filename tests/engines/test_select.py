@@ -13,8 +13,8 @@ import feddst
 from feddst.data import Dataset
 from feddst.engines import EngineConfig, ReferenceEngine, make_engine, select
 from feddst.engines.native import library
-from feddst.experiment import RunConfig
 from feddst.options import updated
+from feddst.runtime import RunConfig
 
 SLOWER = "This is slower, and the result is of the same kind"
 MISSING = "feddst was installed without its compiled kernels (why)"

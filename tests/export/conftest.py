@@ -12,8 +12,8 @@ from torch import Tensor, nn
 import feddst
 from feddst.data.mnist import load_mnist
 from feddst.data.sources import LOADERS
-from feddst.experiment import RunConfig
-from feddst.experiment.loop import Silent
+from feddst.runtime import RunConfig
+from feddst.runtime.loop import Silent
 
 SMALL: dict[str, Any] = {
     "rounds": 2,

@@ -12,7 +12,7 @@ import torch
 
 import feddst
 from feddst.errors import OptionError
-from feddst.experiment.loop import Silent
+from feddst.runtime.loop import Silent
 
 Run = Callable[..., feddst.Result]
 

@@ -13,8 +13,8 @@ from torch import Tensor
 
 import feddst
 from feddst.errors import OptionError
-from feddst.experiment.loop import Silent
 from feddst.models import ModelConfig, network
+from feddst.runtime.loop import Silent
 
 
 def path_of(run: feddst.Result) -> Path:

@@ -15,8 +15,8 @@ from torch import nn
 
 import feddst
 from feddst.errors import CheckpointError, FeddstError, ModelError
-from feddst.experiment.loop import Silent
-from feddst.experiment.tensorfile import pack
+from feddst.runtime.loop import Silent
+from feddst.runtime.tensorfile import pack
 
 NETWORK: dict[str, Any] = {
     "format": 1,

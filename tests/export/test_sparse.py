@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from feddst.errors import CheckpointError, OptionError
-from feddst.experiment.tensorfile import pack, unpack
 from feddst.export.sparse import is_sparse, read_sparse, sparse_bytes
+from feddst.runtime.tensorfile import pack, unpack
 
 DRAWS = torch.Generator().manual_seed(2)
 MASKS = {"w": torch.rand(6, 9, generator=DRAWS) < 0.3}

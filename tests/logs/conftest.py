@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 import feddst
-from feddst.experiment import Result, RunConfig
-from feddst.experiment.loop import Silent, Watcher
 from feddst.options import updated
+from feddst.runtime import Result, RunConfig
+from feddst.runtime.loop import Silent, Watcher
 
 OPTIONS = {
     "rounds": 4,

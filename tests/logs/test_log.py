@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from feddst.experiment.loop import Silent
-from feddst.experiment.metrics import Row
-from feddst.experiment.run import Run
 from feddst.logs import Log, Several
 from feddst.logs.log import Ending
+from feddst.runtime.loop import Silent
+from feddst.runtime.metrics import Row
+from feddst.runtime.run import Run
 
 Play = Callable[..., Any]
 

@@ -13,15 +13,15 @@ import pytest
 
 import feddst
 from feddst.errors import OptionError
-from feddst.experiment.loop import Silent
-from feddst.experiment.metrics import Row
-from feddst.experiment.run import Run
-from feddst.experiment.storage import RunDirectory
 from feddst.logs import MLflow, Several
-from feddst.logs.mlflow_manners import PATIENCE, mannered
+from feddst.logs.mlflow_quiet import PATIENCE, mannered
 from feddst.logs.mlflow_store import make_whole
 from feddst.logs.scalars import GROUPS
 from feddst.options import flatten
+from feddst.runtime.loop import Silent
+from feddst.runtime.metrics import Row
+from feddst.runtime.run import Run
+from feddst.runtime.storage import RunDirectory
 
 Play = Callable[..., Any]
 Series = dict[str, list[tuple[int, float]]]

@@ -9,11 +9,11 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from feddst.errors import OptionError
-from feddst.experiment.loop import Silent
-from feddst.experiment.metrics import Row
-from feddst.experiment.run import Run
 from feddst.logs import Several, TensorBoard
 from feddst.logs.scalars import GROUPS
+from feddst.runtime.loop import Silent
+from feddst.runtime.metrics import Row
+from feddst.runtime.run import Run
 
 Play = Callable[..., Any]
 Series = dict[str, list[tuple[int, float]]]

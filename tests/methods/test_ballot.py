@@ -7,9 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from feddst.core import InitialModel, Layer, ServerState, SparseSum, Update, count_active, packed, positions_of
 from feddst.methods import Adaptive, FedDST, FedDSTAdam
 from feddst.methods.feddst import Ballot, by_votes
-from feddst.protocol import InitialModel, Layer, ServerState, SparseSum, Update, count_active, packed, positions_of
 from feddst.sparsity import Sparsity
 
 Grown = Literal["holders", "all"]

@@ -32,11 +32,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from feddst.engines.base import Job
-from feddst.engines.torch_client import train_client
+from feddst.clients.reference import train_client
+from feddst.clients.task import Job
+from feddst.core import InitialModel, Layer, LocalTraining, ServerState, SparseSum, Update
 from feddst.methods import FedDST
 from feddst.models import initial_model
-from feddst.protocol import InitialModel, Layer, LocalTraining, ServerState, SparseSum, Update
 from feddst.sparsity import Sparsity, Timetable
 
 METHOD = FedDST(

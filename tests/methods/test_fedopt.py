@@ -7,6 +7,7 @@ from typing import ClassVar
 import pytest
 import torch
 
+from feddst.core import InitialModel, Layer, LocalTraining, ServerState, SparseSum, Update
 from feddst.methods import (
     Adaptive,
     FedAdagrad,
@@ -20,7 +21,6 @@ from feddst.methods import (
     ServerMomentum,
 )
 from feddst.methods.fedopt import FedOpt
-from feddst.protocol import InitialModel, Layer, LocalTraining, ServerState, SparseSum, Update
 from feddst.sparsity import Sparsity
 
 MODEL = InitialModel(

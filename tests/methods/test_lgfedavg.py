@@ -6,17 +6,17 @@ import pytest
 import torch
 from torch import nn
 
+from feddst.core import ClientState, InitialModel, Layer, SparseSum, Update
 from feddst.data import Dataset
 from feddst.errors import ModelError
-from feddst.experiment import RunConfig, run
-from feddst.experiment.loop import Silent
-from feddst.experiment.metrics import Row
-from feddst.experiment.run import Run
-from feddst.experiment.storage import RunDirectory
 from feddst.methods import LGFedAvg, SharedLayers
 from feddst.models import initial_model
 from feddst.options import updated
-from feddst.protocol import ClientState, InitialModel, Layer, SparseSum, Update
+from feddst.runtime import RunConfig, run
+from feddst.runtime.loop import Silent
+from feddst.runtime.metrics import Row
+from feddst.runtime.run import Run
+from feddst.runtime.storage import RunDirectory
 
 MODEL = InitialModel(
     params={"a": torch.tensor([[1.0], [2.0]]), "norm": torch.tensor([3.0]), "z": torch.tensor([[4.0, 5.0]])},

@@ -7,17 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from feddst.data import Dataset
-from feddst.errors import WireError
-from feddst.experiment import Result, RunConfig, run
-from feddst.experiment.loop import Silent
-from feddst.experiment.metrics import Row
-from feddst.experiment.run import Run
-from feddst.experiment.storage import RunDirectory
-from feddst.methods import Lottery, LotteryFL
-from feddst.methods.lotteryfl import kept_masks, own_masks
-from feddst.options import updated
-from feddst.protocol import (
+from feddst.core import (
     ClientState,
     InitialModel,
     Layer,
@@ -30,6 +20,16 @@ from feddst.protocol import (
     packed,
     positions_of,
 )
+from feddst.data import Dataset
+from feddst.errors import WireError
+from feddst.methods import Lottery, LotteryFL
+from feddst.methods.lotteryfl import kept_masks, own_masks
+from feddst.options import updated
+from feddst.runtime import Result, RunConfig, run
+from feddst.runtime.loop import Silent
+from feddst.runtime.metrics import Row
+from feddst.runtime.run import Run
+from feddst.runtime.storage import RunDirectory
 from feddst.sparsity import Sparsity
 from feddst.wire import Asked, Reference, WireConfig, decode_update, encode_update, largest_update
 

@@ -8,6 +8,18 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from feddst.core import (
+    InitialModel,
+    Layer,
+    LocalTraining,
+    Proximal,
+    ServerState,
+    SparseSum,
+    Update,
+    count_active,
+    packed,
+    positions_of,
+)
 from feddst.errors import OptionError
 from feddst.methods import (
     METHODS,
@@ -19,18 +31,6 @@ from feddst.methods import (
     FedProx,
     RandomMask,
     ServerMomentum,
-)
-from feddst.protocol import (
-    InitialModel,
-    Layer,
-    LocalTraining,
-    Proximal,
-    ServerState,
-    SparseSum,
-    Update,
-    count_active,
-    packed,
-    positions_of,
 )
 from feddst.sparsity import Sparsity, Timetable
 

@@ -12,21 +12,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import feddst
-from feddst.data import Dataset
-from feddst.engines.base import Job
-from feddst.engines.torch_client import train_client
-from feddst.errors import ModelError, OptionError
-from feddst.experiment import Result, RunConfig, run
-from feddst.experiment.config import refuse_ineffective
-from feddst.experiment.loop import Silent
-from feddst.experiment.metrics import GIB, Row
-from feddst.experiment.run import Run
-from feddst.experiment.storage import RunDirectory
-from feddst.methods import METHODS, SNIP, GraSP, OneShot, RandomMask
-from feddst.methods.oneshot import OneShotPruning
-from feddst.models import initial_model, make_module
-from feddst.options import updated
-from feddst.protocol import (
+from feddst.clients.reference import train_client
+from feddst.clients.task import Job
+from feddst.core import (
     InitialModel,
     Layer,
     LocalTraining,
@@ -40,6 +28,18 @@ from feddst.protocol import (
     packed,
     positions_of,
 )
+from feddst.data import Dataset
+from feddst.errors import ModelError, OptionError
+from feddst.methods import METHODS, SNIP, GraSP, OneShot, RandomMask
+from feddst.methods.oneshot import OneShotPruning
+from feddst.models import initial_model, make_module
+from feddst.options import updated
+from feddst.runtime import Result, RunConfig, run
+from feddst.runtime.config import refuse_ineffective
+from feddst.runtime.loop import Silent
+from feddst.runtime.metrics import GIB, Row
+from feddst.runtime.run import Run
+from feddst.runtime.storage import RunDirectory
 from feddst.sparsity import Sparsity
 from feddst.wire.header import SIZE as HEADER
 

@@ -13,19 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from feddst.core import InitialModel, Layer, Report, ServerState, SparseSum, Update, packed, positions_of
+from feddst.core.model import LayerTimes
 from feddst.data import Dataset, federate
 from feddst.data.mnist import load_mnist
 from feddst.errors import ModelError
-from feddst.experiment import Result, RunConfig, run
-from feddst.experiment.loop import Silent
-from feddst.experiment.run import Run
-from feddst.experiment.storage import RunDirectory
 from feddst.methods import PruneFL, Reconfiguration
 from feddst.methods.prunefl import reconfigure, reconfigure_published
 from feddst.models import make_module
 from feddst.options import updated
-from feddst.protocol import InitialModel, Layer, Report, ServerState, SparseSum, Update, packed, positions_of
-from feddst.protocol.model import LayerTimes
+from feddst.runtime import Result, RunConfig, run
+from feddst.runtime.loop import Silent
+from feddst.runtime.run import Run
+from feddst.runtime.storage import RunDirectory
 
 # Layer a has three active weights and b two; the smallest of each may leave.
 THETA = {"a": torch.tensor([[4.0, -3.0], [0.5, 0.0]]), "b": torch.tensor([[-2.0, 1.0]]), "bias": torch.tensor([1.0])}
@@ -216,7 +216,7 @@ def test_nothing_is_measured_for_other_methods(monkeypatch: pytest.MonkeyPatch, 
     def refuse(*given: Any) -> LayerTimes:
         raise AssertionError
 
-    monkeypatch.setattr(import_module("feddst.experiment.run"), "layer_times", refuse)
+    monkeypatch.setattr(import_module("feddst.runtime.run"), "layer_times", refuse)
     config = configured(method="feddst")
     Run(config, federate(config.data, 0, blobs), make_module(tiny, 0))
     with pytest.raises(AssertionError):

@@ -13,16 +13,16 @@ import pytest
 import torch
 from torch import nn
 
+from feddst.core import Broadcast, ClientWork, InitialModel, Report, ServerState, SparseSum, masked
 from feddst.data import Dataset
-from feddst.experiment import RunConfig, run
-from feddst.experiment.loop import Silent
-from feddst.experiment.metrics import Row
-from feddst.experiment.run import Run
-from feddst.experiment.storage import RunDirectory
 from feddst.methods import METHODS, FedAvgM
 from feddst.models import make_module
 from feddst.options import updated
-from feddst.protocol import Broadcast, ClientWork, InitialModel, Report, ServerState, SparseSum, masked
+from feddst.runtime import RunConfig, run
+from feddst.runtime.loop import Silent
+from feddst.runtime.metrics import Row
+from feddst.runtime.run import Run
+from feddst.runtime.storage import RunDirectory
 from feddst.sparsity import Sparsity, prune_to_budgets
 
 HEAD = frozenset({"3.weight", "3.bias"})

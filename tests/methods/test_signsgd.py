@@ -12,21 +12,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from feddst.clients import Assignment, Failure, Job, Reply
+from feddst.clients.reference import train_client
+from feddst.clients.reports import signs
+from feddst.core import InitialModel, Layer, LocalTraining, SparseSum, Update
 from feddst.data import Dataset, federate
-from feddst.engines import Assignment, Deliver, Failure, Job, ReferenceEngine, Reply
-from feddst.engines.reports import signs
-from feddst.engines.torch_client import train_client
+from feddst.engines import Deliver, ReferenceEngine
 from feddst.errors import ModelError, OptionError, TrainingError
-from feddst.experiment import RunConfig, run
-from feddst.experiment.config import make_method, refuse_ineffective
-from feddst.experiment.loop import Silent, play
-from feddst.experiment.metrics import Row
-from feddst.experiment.run import Run
-from feddst.experiment.storage import RunDirectory
 from feddst.methods import SignSGD, Votes
 from feddst.models import initial_model, make_module
 from feddst.options import updated
-from feddst.protocol import InitialModel, Layer, LocalTraining, SparseSum, Update
+from feddst.runtime import RunConfig, run
+from feddst.runtime.config import make_method, refuse_ineffective
+from feddst.runtime.loop import Silent, play
+from feddst.runtime.metrics import Row
+from feddst.runtime.run import Run
+from feddst.runtime.storage import RunDirectory
 
 EQUAL = LocalTraining(weigh_by="equal")
 MODEL = InitialModel(params={"w": torch.tensor([[4.0, -3.0, 2.0]])}, layers=(Layer("w", (1, 3)),))

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import feddst
+from feddst.core import InitialModel, Layer, ServerState, SparseSum, Update, count_active
 from feddst.data import Dataset
 from feddst.errors import OptionError
 from feddst.methods import Adaptive, Sprout, SproutAdam, Sprouting
 from feddst.methods.sprout import between, deal, expected_movement, scarcity, spare
-from feddst.protocol import InitialModel, Layer, ServerState, SparseSum, Update, count_active
 from feddst.sparsity import Distribution, Sparsity
 
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from feddst.core.model import Layer
 from feddst.models import multiply_adds, prunable_layers
 from feddst.models.timing import layer_times
-from feddst.protocol.model import Layer
 from feddst.sparsity import Sparsity
 
 

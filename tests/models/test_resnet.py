@@ -2,12 +2,12 @@
 
 import torch
 
-from feddst.engines import Job
-from feddst.engines.torch_client import train_client
+from feddst.clients import Job
+from feddst.clients.reference import train_client
+from feddst.core import LocalTraining, SparseSum, count_active
 from feddst.methods import FedDST
 from feddst.models import initial_model
 from feddst.models.resnet import resnet18
-from feddst.protocol import LocalTraining, SparseSum, count_active
 from feddst.sparsity import Sparsity, Timetable
 
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from feddst.core.model import TimeBasis
 from feddst.errors import ModelError
 from feddst.models import prunable_layers
 from feddst.models.timing import layer_times
-from feddst.protocol.model import TimeBasis
 
 EXAMPLE = torch.randn(1, 2, 10, 10)
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from feddst.experiment import Row, RunConfig
-from feddst.experiment.details import Detail, LayerLife, PixelMap
-from feddst.experiment.metrics import summarise
-from feddst.experiment.storage import RunDirectory
 from feddst.options import updated
+from feddst.runtime import Row, RunConfig
+from feddst.runtime.details import Detail, LayerLife, PixelMap
+from feddst.runtime.metrics import summarise
+from feddst.runtime.storage import RunDirectory
 
 MIB = 2**20
 

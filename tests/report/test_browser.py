@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from feddst.experiment.details import Detail, LayerLife, PixelMap
-from feddst.experiment.storage import RunDirectory
 from feddst.methods import METHODS
 from feddst.report import write_report
 from feddst.report.content import content
 from feddst.report.document import build
+from feddst.runtime.details import Detail, LayerLife, PixelMap
+from feddst.runtime.storage import RunDirectory
 
 from .conftest import MakeRun, detail
 

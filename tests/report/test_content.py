@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from feddst.experiment.details import Detail, PixelMap, write_detail
-from feddst.experiment.seals import Journal
 from feddst.report.content import collect, content
 from feddst.report.curves import kept
 from feddst.report.life import ROUNDS, mask_life
+from feddst.runtime.checksums import Journal
+from feddst.runtime.details import Detail, PixelMap, write_detail
 
 from .conftest import MakeRun, detail
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from feddst.errors import CheckpointError
-from feddst.experiment.plots import COLOURS
 from feddst.report import document, write_report
 from feddst.report.content import content
 from feddst.report.document import SCRIPTS, build, embedded
+from feddst.studies.plots import COLOURS
 
 from .conftest import MakeRun
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from feddst.errors import CheckpointError, OptionError
-from feddst.experiment.storage import RunDirectory
 from feddst.report.content import collect, content
 from feddst.report.sources import as_paths, find
+from feddst.runtime.storage import RunDirectory
 
 from .conftest import MakeRun, detail
 

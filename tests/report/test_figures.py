@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from feddst.errors import CheckpointError, OptionError
-from feddst.experiment.plots import Band
 from feddst.report import figures as module
 from feddst.report import write_figures
 from feddst.report.content import collect
+from feddst.studies.plots import Band
 
 from .conftest import MakeRun, detail
 

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 import feddst
 from feddst.data.mnist import load_mnist
 from feddst.data.sources import LOADERS
-from feddst.experiment.loop import Silent
 from feddst.report import provenance as module
 from feddst.report.content import content
 from feddst.report.provenance import BUILT_IN, Provenance, provenance
+from feddst.runtime.loop import Silent
 
 from .conftest import MakeRun
 

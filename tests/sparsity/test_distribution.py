@@ -7,9 +7,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from feddst.core import Layer
 from feddst.errors import ModelError
 from feddst.models import ModelConfig, network, prunable_layers
-from feddst.protocol import Layer
 from feddst.sparsity import Sparsity
 from feddst.sparsity.distribution import Distribution
 

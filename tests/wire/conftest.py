@@ -6,9 +6,9 @@ from functools import cache
 import pytest
 from torch import nn
 
+from feddst.core import ServerState
 from feddst.methods import FedDST
 from feddst.models import ModelConfig, initial_model, make_module, network
-from feddst.protocol import ServerState
 from feddst.sparsity import Sparsity
 
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from feddst.core import Broadcast, ClientWork, LocalTraining, Masks, Tensors, Update, generator, masked
 from feddst.errors import WireError
-from feddst.protocol import Broadcast, ClientWork, LocalTraining, Masks, Tensors, Update, generator, masked
 from feddst.wire import (
     Downlink,
     Inbox,

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from feddst.errors import OptionError
-from feddst.protocol import (
+from feddst.core import (
     Broadcast,
     ClientState,
     ClientWork,
@@ -22,6 +21,7 @@ from feddst.protocol import (
     generator,
     masked,
 )
+from feddst.errors import OptionError
 from feddst.wire import Asked, Reference, WireConfig, decode_update, encode_update
 from feddst.wire.feedback import remainder_of
 

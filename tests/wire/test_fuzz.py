@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from feddst.protocol import Update
+from feddst.core import Update
 
 
 @pytest.fixture(scope="module")

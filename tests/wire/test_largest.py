@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from feddst.core import generator
 from feddst.errors import OptionError, WireError
-from feddst.protocol import generator
 from feddst.wire import WireConfig, nominal_bits
 from feddst.wire.largest import Largest, Largest8, Largest16, Largest32
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from feddst.core import Broadcast, ClientWork, LocalTraining, Report
 from feddst.errors import ModelError
-from feddst.protocol import Broadcast, ClientWork, LocalTraining, Report
 from feddst.wire import Field, Layout, check_size, model_layout, update_layout
 
 W, B = torch.zeros(2, 3), torch.zeros(2, dtype=torch.float16)

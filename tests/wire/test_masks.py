@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from feddst.core import Masks, ServerState, positions_of
 from feddst.errors import WireError
-from feddst.protocol import Masks, ServerState, positions_of
 from feddst.wire import Field, Layout, model_layout
 from feddst.wire.bits import Bits, pack
 from feddst.wire.masks import (

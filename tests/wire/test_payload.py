@@ -11,8 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from feddst.core import generator
 from feddst.errors import WireError
-from feddst.protocol import generator
 from feddst.wire import CODECS, Field, Layout, general_codecs
 from feddst.wire.header import Header, Kind, Packing
 from feddst.wire.masks import MaskCode, most_mask_bytes

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from feddst.core import generator
 from feddst.errors import WireError
-from feddst.protocol import generator
 from feddst.wire.quantise import BLOCK, Quantised2, Quantised4, Quantised8, Quantiser, block_scales, in_blocks
 
 Q8, Q4, Q2 = Quantised8(), Quantised4(), Quantised2()

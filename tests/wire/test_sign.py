@@ -6,10 +6,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from feddst.core import Broadcast, ClientWork, LocalTraining, Report, Update, generator
 from feddst.errors import OptionError, WireError
-from feddst.experiment import RunConfig
 from feddst.options import updated
-from feddst.protocol import Broadcast, ClientWork, LocalTraining, Report, Update, generator
+from feddst.runtime import RunConfig
 from feddst.wire import Asked, Reference, WireConfig, decode_update, encode_update, largest_update, nominal_bits
 from feddst.wire.sign import Sign
 

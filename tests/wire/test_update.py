@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from feddst.errors import WireError
-from feddst.protocol import (
+from feddst.core import (
     Broadcast,
     ClientWork,
     Growth,
@@ -31,7 +30,8 @@ from feddst.protocol import (
     packed,
     positions_of,
 )
-from feddst.protocol.fixedpoint import ROOM
+from feddst.core.fixedpoint import ROOM
+from feddst.errors import WireError
 from feddst.wire import (
     CODECS,
     Asked,

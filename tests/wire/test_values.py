@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from feddst.core import generator
 from feddst.errors import OptionError, WireError
-from feddst.protocol import generator
 from feddst.wire import CODECS, ValueCodec, WireConfig, register
 from feddst.wire.codecs import broadcast_codecs, codec_coded, codec_named
 from feddst.wire.values import BFloat16, Float16, Float32

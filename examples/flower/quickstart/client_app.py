@@ -3,7 +3,7 @@
 from flwr.app import Context
 from torch import Tensor
 
-from feddst.engines.flower import client_app
+from feddst.flower import client_app
 from quickstart.task import Net, load_data
 
 

@@ -5,7 +5,7 @@ from flwr.app import ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 
 import feddst
-from feddst.engines.flower import Strategy
+from feddst.flower import Strategy
 from quickstart.task import Net, test
 
 app = ServerApp()

@@ -12,12 +12,12 @@ from feddst.bench.cpu_evaluation import EvaluationRow, evaluation_rows
 from feddst.bench.cpu_jobs import CpuJob, JobName, cases, make_job
 from feddst.bench.cpu_kernels import CrossingRow, KernelRow, crossing_rows, kernel_rows
 from feddst.bench.cpu_rounds import Laps, RoundRow, make_runners
+from feddst.core.keys import LARGEST_SEED
 from feddst.engines.native.library import chosen_isa, why_missing
 from feddst.engines.select import cores
 from feddst.errors import OptionError
-from feddst.experiment.machine import commit, machine
 from feddst.options import check_list, option
-from feddst.protocol.keys import LARGEST_SEED
+from feddst.runtime.machine import commit, machine
 from feddst.stopwatch import one_thread
 
 Tell = Callable[[str], None]

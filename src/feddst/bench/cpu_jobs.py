@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from feddst.bench.rivals.job import Client, Training
+from feddst.core import ServerState, generator
 from feddst.data import DataConfig, Federation, federate
 from feddst.data.cifar import CIFAR10
 from feddst.engines.select import EngineConfig
-from feddst.experiment.config import RunConfig, make_method
-from feddst.experiment.configure import configure
 from feddst.models import ModelConfig, initial_model, make_module, network
-from feddst.protocol import ServerState, generator
+from feddst.runtime.config import RunConfig, make_method
+from feddst.runtime.configure import configure
 
 JobName = Literal["mnist", "cifar10"]
 

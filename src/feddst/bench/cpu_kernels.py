@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from torch import nn
 
 from feddst.bench.wire_updates import SHAPES, NetworkName
+from feddst.core import generator
 from feddst.engines.native.chain import read_chain
 from feddst.engines.native.library import chosen_isa
 from feddst.models import ModelConfig, network
-from feddst.protocol import generator
 from feddst.stopwatch import Timing, timed
 
 if TYPE_CHECKING:

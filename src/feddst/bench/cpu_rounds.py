@@ -11,12 +11,12 @@ from typing import Literal
 from feddst.bench.cpu_arithmetic import round_flops
 from feddst.bench.cpu_jobs import INTERVAL, Case, CpuJob, readjusts
 from feddst.bench.rivals.torch_processes import TorchProcesses
+from feddst.core import count_active
 from feddst.engines import make_engine
 from feddst.engines.select import EngineConfig
-from feddst.experiment.loop import Silent, play
-from feddst.experiment.metrics import Row
-from feddst.experiment.run import Run
-from feddst.protocol import count_active
+from feddst.runtime.loop import Silent, play
+from feddst.runtime.metrics import Row
+from feddst.runtime.run import Run
 from feddst.stopwatch import Timing
 
 RunnerName = Literal["PyTorch", "native", "reference"]

@@ -11,7 +11,7 @@ from feddst.bench.cpu_rounds import RoundRow
 from feddst.bench.cpu_targets import verdicts
 from feddst.bench.tables import Table, paragraphs
 from feddst.bench.targets import target_table
-from feddst.experiment.wording import counted, percent
+from feddst.runtime.wording import counted, percent
 from feddst.stopwatch import Timing
 
 NONE = "–"

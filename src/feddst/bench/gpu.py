@@ -14,8 +14,8 @@ from feddst.bench.gpu_jobs import ChainName, make_job
 from feddst.bench.gpu_products import GpuGemm, Precision, gemm_rate, library_settings
 from feddst.bench.gpu_turns import StepRow, Tell, play
 from feddst.errors import OptionError
-from feddst.experiment.machine import commit, machine
 from feddst.options import check_list, option
+from feddst.runtime.machine import commit, machine
 
 _FORMAT = 1
 

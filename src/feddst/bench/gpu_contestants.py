@@ -12,9 +12,9 @@ from feddst.bench.gpu_jobs import LOCAL, STEPS, GpuJob
 from feddst.bench.gpu_rivals import OneByOne, Rival, SideBySide, grouped_gradients, vmap_gradients
 from feddst.engines.native.chain import read_chain
 from feddst.engines.stacked.flat import Flat
+from feddst.engines.stacked.model_stack import Trainer
 from feddst.engines.stacked.plan import Plan
-from feddst.engines.stacked.seats import Images
-from feddst.engines.stacked.stage import Trainer
+from feddst.engines.stacked.slots import Images
 from feddst.engines.stacked.vmapped import VmapTrainer
 
 RivalName = Literal["single", "vmap", "grouped"]

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from feddst.bench.arithmetic import image_flops
 from feddst.bench.wire_updates import SHAPES
+from feddst.core import LocalTraining, generator
+from feddst.core.minibatches import Indices
 from feddst.models import ModelConfig, make_module, network, prunable_layers
-from feddst.protocol import LocalTraining, generator
-from feddst.protocol.minibatches import Indices
 from feddst.sparsity import Sparsity, keep_largest
 
 ChainName = Literal["mnist-cnn", "cifar10-cnn", "cifar100-cnn"]

@@ -19,11 +19,11 @@ from feddst.bench.peers_runners import (
     probe,
 )
 from feddst.bench.tables import Table
+from feddst.core.keys import LARGEST_SEED
 from feddst.engines.select import cores
-from feddst.experiment.machine import commit, machine
-from feddst.experiment.wording import counted
 from feddst.options import check_list, option
-from feddst.protocol.keys import LARGEST_SEED
+from feddst.runtime.machine import commit, machine
+from feddst.runtime.wording import counted
 
 Tell = Callable[[str], None]
 

@@ -24,12 +24,12 @@ from feddst.bench.rivals.torch_processes import ALLOCATOR, TorchProcesses
 from feddst.data import DataConfig, Federation, federate
 from feddst.engines import make_engine
 from feddst.errors import FeddstError, OptionError
-from feddst.experiment.config import RunConfig
-from feddst.experiment.configure import configure
-from feddst.experiment.loop import Silent, play
-from feddst.experiment.metrics import Row
-from feddst.experiment.run import Run
 from feddst.models import ModelConfig, load, make_module, network
+from feddst.runtime.config import RunConfig
+from feddst.runtime.configure import configure
+from feddst.runtime.loop import Silent, play
+from feddst.runtime.metrics import Row
+from feddst.runtime.run import Run
 
 LIMIT = 1800
 """Seconds after which another framework's turn is given up."""

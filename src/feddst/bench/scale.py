@@ -13,7 +13,7 @@ from feddst.bench.scale_processes import apart
 from feddst.bench.scale_server import Measured, measure_case
 from feddst.bench.scale_sums import SumRow, measure_sums
 from feddst.engines.native.library import why_missing
-from feddst.experiment.machine import commit, machine
+from feddst.runtime.machine import commit, machine
 
 Tell = Callable[[str], None]
 

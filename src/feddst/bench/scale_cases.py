@@ -6,9 +6,9 @@ from typing import Literal
 from torch import nn
 
 from feddst.bench.wire_updates import SHAPES, NetworkName
-from feddst.experiment.config import RunConfig
 from feddst.models import ModelConfig, make_module, network
 from feddst.options import updated
+from feddst.runtime.config import RunConfig
 
 Kind = Literal["ordinary", "readjusting"]
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from feddst.bench.scale_cases import IMAGES, Case
-from feddst.engines.exchange import layout_of
-from feddst.protocol import ClientWork, Masks, Update, generator, positions_of
+from feddst.clients.exchange import layout_of
+from feddst.core import ClientWork, Masks, Update, generator, positions_of
 from feddst.wire import Inbox, Layout, WireConfig, encode_update
 
 STEP = 0.01

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from feddst.bench.memory import forget_peak
 from feddst.bench.wire_updates import NetworkName
+from feddst.core.keys import LARGEST_SEED
 from feddst.errors import OptionError
 from feddst.options import check_list, one_of, option
-from feddst.protocol.keys import LARGEST_SEED
 from feddst.wire import general_codecs
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from feddst.bench.scale_server import Measured
 from feddst.bench.scale_sums import SumRow
-from feddst.engines.flower.post import AT_ONCE
+from feddst.flower.message_client import AT_ONCE
 
 CLIENTS = 10_000
 LEAVES = 16

@@ -14,16 +14,17 @@ from feddst.bench.memory import forget_peak, peak, resident, tidy
 from feddst.bench.scale_cases import IMAGES, Case
 from feddst.bench.scale_clients import News
 from feddst.bench.wire_updates import SHAPES
+from feddst.clients.reproducible import reproducible
+from feddst.clients.task import Failure, Reply
+from feddst.core import ClientState
 from feddst.data import Roster
-from feddst.engines.base import Evaluation, Failure, Reply
-from feddst.engines.conditions import reproducible
-from feddst.engines.flower.config import FlowerConfig
-from feddst.engines.flower.engine import FlowerEngine
-from feddst.engines.flower.inprocess import InProcessGrid
-from feddst.engines.flower.letters import HELLO, WORK, Introduction, introduction_letter, read_work, reply_letter
+from feddst.engines.base import Evaluation
 from feddst.errors import TrainingError
-from feddst.experiment.run import Run
-from feddst.protocol import ClientState
+from feddst.flower.config import FlowerConfig
+from feddst.flower.engine import FlowerEngine
+from feddst.flower.inprocess import InProcessGrid
+from feddst.flower.messages import HELLO, WORK, Introduction, introduction_letter, read_work, reply_letter
+from feddst.runtime.run import Run
 
 WARMING = 3
 """Clients in the rounds that are played before anything is measured."""

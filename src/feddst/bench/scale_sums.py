@@ -14,13 +14,13 @@ from feddst.bench.scale_cases import IMAGES, Case
 from feddst.bench.scale_clients import News
 from feddst.bench.scale_flower import FlowerCosts, flower_costs
 from feddst.bench.scale_server import Server
-from feddst.engines.base import Assignment, Reply
-from feddst.engines.conditions import reproducible
-from feddst.engines.exchange import layout_of
-from feddst.engines.flower.letters import reply_letter, work_letter
-from feddst.engines.flower.orders import Orders
+from feddst.clients.exchange import layout_of
+from feddst.clients.reproducible import reproducible
+from feddst.clients.task import Assignment, Reply
+from feddst.core import ClientState, Masks, SparseSum, Tensors, Update
 from feddst.errors import TrainingError
-from feddst.protocol import ClientState, Masks, SparseSum, Tensors, Update
+from feddst.flower.messages import reply_letter, work_letter
+from feddst.flower.orders import Orders
 from feddst.wire import Asked, decode_reference, decode_update
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from feddst.bench.scale_outlook import CLIENTS, LEAVES, Outlook
 from feddst.bench.scale_server import WARMING, Measured
 from feddst.bench.scale_sums import SumRow
 from feddst.bench.tables import Table, paragraphs
-from feddst.engines.flower.post import AT_ONCE
+from feddst.flower.message_client import AT_ONCE
 
 MB = 1e6
 

@@ -8,9 +8,9 @@ from typing import Any
 from feddst.bench.wire_masks import DifferenceRow, MaskRow, difference_row, mask_row
 from feddst.bench.wire_updates import NetworkName, exchange
 from feddst.bench.wire_values import CopyRow, ValueRow, copy_row, value_row, value_rows
-from feddst.experiment.machine import commit, machine
+from feddst.core.keys import LARGEST_SEED
 from feddst.options import check_list, option
-from feddst.protocol.keys import LARGEST_SEED
+from feddst.runtime.machine import commit, machine
 from feddst.stopwatch import one_thread
 
 Tell = Callable[[str], None]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from feddst.bench.wire_entropy import choice_bits, mask_bits
 from feddst.bench.wire_updates import Exchange
-from feddst.protocol import Masks
+from feddst.core import Masks
 from feddst.wire.masks import encode_bitmap, encode_masks
 
 

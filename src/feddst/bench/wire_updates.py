@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from feddst.engines.base import Job
-from feddst.engines.torch_client import train_client
+from feddst.clients.reference import train_client
+from feddst.clients.task import Job
+from feddst.core import ClientWork, LocalTraining, Masks, Update, generator, positions_of, unpacked
 from feddst.methods import FedDST
 from feddst.models import ModelConfig, initial_model, make_module, network
-from feddst.protocol import ClientWork, LocalTraining, Masks, Update, generator, positions_of, unpacked
 from feddst.sparsity import Sparsity, Timetable
 from feddst.wire import LARGEST_WEIGHT, Asked, Reference
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from feddst.bench.wire_entropy import value_bits
 from feddst.bench.wire_updates import Exchange
-from feddst.protocol import count_active, generator, packed, positions_of
+from feddst.core import count_active, generator, packed, positions_of
 from feddst.stopwatch import Timing, timed
 from feddst.wire import CODECS, Reference, WireConfig, decode_update, encode_update, general_codecs
 from feddst.wire.header import read_header

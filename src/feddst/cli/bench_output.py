@@ -10,8 +10,8 @@ from typing import Any
 from feddst.bench.tables import Table
 from feddst.cli.screen import say, show_table
 from feddst.errors import OptionError
-from feddst.experiment.storage import write_atomically
 from feddst.options import as_words
+from feddst.runtime.storage import write_atomically
 
 WIDTH = 100
 PLACES = ("out", "markdown")

@@ -11,14 +11,14 @@ from feddst.cli.run import describe_setting
 from feddst.cli.screen import say, show_table
 from feddst.cli.settings import gather
 from feddst.early_interrupt import INTERRUPTED
-from feddst.experiment import Comparison, compare
-from feddst.experiment.comparison import compare_config, compare_options
-from feddst.experiment.config import refuse_ineffective
-from feddst.experiment.reports import PICTURE, TABLE
-from feddst.experiment.tables import caption, headline, notes, table
-from feddst.experiment.wording import counted
 from feddst.logs import Several
 from feddst.options import as_words
+from feddst.runtime.config import refuse_ineffective
+from feddst.runtime.wording import counted
+from feddst.studies import Comparison, compare
+from feddst.studies.comparison import compare_config, compare_options
+from feddst.studies.reports import PICTURE, TABLE
+from feddst.studies.tables import caption, headline, notes, table
 
 
 def compare_command(given: Arguments) -> int:

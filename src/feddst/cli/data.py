@@ -6,11 +6,11 @@ from pathlib import Path
 from feddst.cli.arguments import Arguments
 from feddst.cli.places import fresh
 from feddst.cli.screen import say, show_table
+from feddst.core.keys import LARGEST_SEED
 from feddst.data import DataConfig, federate
 from feddst.data.show import count_table, save_picture
 from feddst.errors import DataError
 from feddst.options import option, updated
-from feddst.protocol.keys import LARGEST_SEED
 
 CLIENTS_SHOWN = 20
 

@@ -17,11 +17,11 @@ from feddst.cli.screen import say
 from feddst.cli.settings import RunArguments, gather
 from feddst.early_interrupt import INTERRUPTED
 from feddst.errors import FlowerError, OptionError
-from feddst.experiment import RunConfig
-from feddst.experiment.config import config_of, refuse_ineffective
-from feddst.experiment.storage import RunDirectory, occupied
 from feddst.logs import Several
 from feddst.options import Option, check_list, flatten, option, options_of, updated
+from feddst.runtime import RunConfig
+from feddst.runtime.config import config_of, refuse_ineffective
+from feddst.runtime.storage import RunDirectory, occupied
 
 FEDERATION: dict[str, Any] = {"checkpoint_every": 1}
 """What differs from `feddst run` unless the user says otherwise: a federation may be killed at any time."""
@@ -68,7 +68,7 @@ def deploy_options() -> list[Option]:
 def app_command(given: Arguments) -> int:
     """Carry out `feddst flower app`."""
     _need_flower()
-    from feddst.engines.flower.settings import USUAL, write_app
+    from feddst.flower.settings import USUAL, write_app
 
     if not given.words:
         raise OptionError("flower app needs a directory to write the app to")
@@ -86,7 +86,7 @@ def app_command(given: Arguments) -> int:
 def keys_command(given: Arguments) -> int:
     """Carry out `feddst flower keys`."""
     _need_flower()
-    from feddst.engines.flower.deployment.certificates import LOOPBACK, make_certificates, make_node_key
+    from feddst.flower.deployment.certificates import LOOPBACK, make_certificates, make_node_key
 
     if not given.words:
         raise OptionError("flower keys needs a directory to write the keys to")
@@ -106,8 +106,8 @@ def keys_command(given: Arguments) -> int:
 def simulate_command(given: Arguments) -> int:
     """Carry out `feddst flower simulate`."""
     _need_flower()
-    from feddst.engines.flower.config import FlowerConfig
-    from feddst.engines.flower.simulation import simulate
+    from feddst.flower.config import FlowerConfig
+    from feddst.flower.simulation import simulate
 
     config, path, resume = _config(given, {})
     flower, backend = updated(FlowerConfig(), _flower_values(given)), given.values.get("backend", "in-process")
@@ -127,11 +127,11 @@ def simulate_command(given: Arguments) -> int:
 def deploy_command(given: Arguments) -> int:
     """Carry out `feddst flower deploy-local`."""
     _need_flower()
-    from feddst.engines.flower.deployment.local import LocalDeployment
-    from feddst.engines.flower.deployment.private import make_private
-    from feddst.engines.flower.deployment.signals import Signals
-    from feddst.engines.flower.settings import as_run_config, write_app
-    from feddst.engines.flower.simulation import CLIENTS
+    from feddst.flower.deployment.local import LocalDeployment
+    from feddst.flower.deployment.private import make_private
+    from feddst.flower.deployment.signals import Signals
+    from feddst.flower.settings import as_run_config, write_app
+    from feddst.flower.simulation import CLIENTS
 
     wanted = given.values.get("nodes", 3)
     if "data.clients" in given.values:
@@ -176,7 +176,7 @@ def _need_flower() -> None:
 
 def _flower_options() -> list[Option]:
     """The options of the server's group."""
-    from feddst.engines.flower.config import FlowerConfig
+    from feddst.flower.config import FlowerConfig
 
     return [replace(opt, name=f"flower.{opt.name}") for opt in options_of(FlowerConfig)]
 

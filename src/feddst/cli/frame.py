@@ -4,9 +4,9 @@ import textwrap
 from dataclasses import dataclass
 from typing import Literal
 
+from feddst.cli.run_progress import Story
 from feddst.cli.sparkline import sparkline
-from feddst.cli.story import Story
-from feddst.experiment.wording import duration, percent
+from feddst.runtime.wording import duration, percent
 
 LABEL = 10
 """Columns for what stands before the numbers of a line."""

@@ -5,10 +5,10 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from feddst.cli.screen import page_width
-from feddst.engines.flower.config import FlowerConfig
-from feddst.experiment import RunConfig
+from feddst.flower.config import FlowerConfig
 from feddst.methods import METHODS
 from feddst.options import Option
+from feddst.runtime import RunConfig
 
 INDENT = 6
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 from feddst.cli.arguments import Arguments
 from feddst.cli.screen import show_table
-from feddst.experiment.presets import PRESETS, find_preset
 from feddst.methods import METHODS
 from feddst.methods.listing import page, rows
 from feddst.options import option
+from feddst.runtime.presets import PRESETS, find_preset
 
 WHAT = ("method", "what it is", "result")
 COSTS = ("method", "up", "down", "bits up, a client a round", "a client keeps")

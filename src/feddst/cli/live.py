@@ -9,8 +9,8 @@ from rich.segment import ControlType
 from rich.text import Text
 
 from feddst.cli.frame import LABEL, Line, frame
+from feddst.cli.run_progress import Story
 from feddst.cli.sparkline import BLOCKS
-from feddst.cli.story import Story
 
 
 class View:

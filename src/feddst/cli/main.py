@@ -38,9 +38,9 @@ from feddst.cli.screen import WarningLines, complain
 from feddst.cli.settings import Common, RunArguments
 from feddst.early_interrupt import INTERRUPTED
 from feddst.errors import FeddstError, OptionError
-from feddst.experiment import RunConfig
-from feddst.experiment.comparison import compare_options
 from feddst.options import hint, one_of, options_of
+from feddst.runtime import RunConfig
+from feddst.studies.comparison import compare_options
 
 BAD_INPUT = 2
 AGAIN = "the same command with the same --out goes on with what was stopped"

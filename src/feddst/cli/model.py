@@ -3,11 +3,11 @@
 from feddst.cli.arguments import Arguments
 from feddst.cli.screen import show_table
 from feddst.cli.settings import Origin, gather
-from feddst.experiment import RunConfig
-from feddst.experiment.anatomy import Anatomy, Part, anatomy_of
-from feddst.experiment.config import config_of, refuse_ineffective
-from feddst.experiment.wording import NOTHING, forward_pass, percent
 from feddst.options import Option, options_of
+from feddst.runtime import RunConfig
+from feddst.runtime.anatomy import Anatomy, Part, anatomy_of
+from feddst.runtime.config import config_of, refuse_ineffective
+from feddst.runtime.wording import NOTHING, forward_pass, percent
 
 HEADING = ("parameter", "shape", "kept", "of", "density", "multiply-adds", "if dense", "sparse")
 COUNTED = "two FLOPs for each multiply-add with a weight; biases, norms, pooling and activations are not counted"

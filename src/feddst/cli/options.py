@@ -8,8 +8,8 @@ from feddst.cli.command import Command
 from feddst.cli.help import by_group, group_summary, shown_default
 from feddst.cli.screen import show_table
 from feddst.errors import OptionError
-from feddst.experiment import RunConfig
 from feddst.options import Option, option, options_of
+from feddst.runtime import RunConfig
 
 HEADING = ("option", "default", "allowed", "meaning")
 

@@ -6,13 +6,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
 from feddst.cli.interruption import Interruption
+from feddst.cli.run_progress import Story
 from feddst.cli.screen import say
-from feddst.cli.story import Story
-from feddst.experiment.compare import Turn
-from feddst.experiment.metrics import Row
-from feddst.experiment.pace import progress_line
-from feddst.experiment.run import Run
-from feddst.experiment.wording import counted, duration, mib, percent
+from feddst.runtime.metrics import Row
+from feddst.runtime.pace import progress_line
+from feddst.runtime.run import Run
+from feddst.runtime.wording import counted, duration, mib, percent
+from feddst.studies.compare import Turn
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -11,16 +11,16 @@ from feddst.cli.progress import FINISHING, make_bar
 from feddst.cli.screen import say, show_table
 from feddst.early_interrupt import INTERRUPTED
 from feddst.errors import OptionError
-from feddst.experiment.reproduce.carry_out import reproduce
-from feddst.experiment.reproduce.config import TARGETS, ReproduceConfig
-from feddst.experiment.reproduce.figures import CURVES, SWEEP
-from feddst.experiment.reproduce.progress import Overview, ProgressLines
-from feddst.experiment.reproduce.record import RECORD, Record
-from feddst.experiment.reproduce.request import Request
-from feddst.experiment.reproduce.study import StudyConfig
-from feddst.experiment.reproduce.table import TABLE, caption, notes, partial, sentences, short_table
-from feddst.experiment.wording import percent
 from feddst.options import Option, as_words, one_of, option, options_of, updated
+from feddst.runtime.wording import percent
+from feddst.studies.reproduce.carry_out import reproduce
+from feddst.studies.reproduce.config import TARGETS, ReproduceConfig
+from feddst.studies.reproduce.figures import CURVES, SWEEP
+from feddst.studies.reproduce.progress import Overview, ProgressLines
+from feddst.studies.reproduce.record import RECORD, Record
+from feddst.studies.reproduce.request import Request
+from feddst.studies.reproduce.study import StudyConfig
+from feddst.studies.reproduce.table import TABLE, caption, notes, partial, sentences, short_table
 
 UNFINISHED = 3
 """The exit code when the time was over before the work."""

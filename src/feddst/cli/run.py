@@ -13,12 +13,12 @@ from feddst.cli.settings import Settings, gather
 from feddst.early_interrupt import INTERRUPTED
 from feddst.engines.select import cores
 from feddst.errors import OptionError
-from feddst.experiment import Result, RunConfig, Summary, run
-from feddst.experiment.config import config_of, refuse_ineffective
-from feddst.experiment.storage import RunDirectory
-from feddst.experiment.wording import counted, duration, forward_pass, percent
 from feddst.logs import Log, Several
 from feddst.options import options_of, updated
+from feddst.runtime import Result, RunConfig, Summary, run
+from feddst.runtime.config import config_of, refuse_ineffective
+from feddst.runtime.storage import RunDirectory
+from feddst.runtime.wording import counted, duration, forward_pass, percent
 
 
 def run_command(given: Arguments) -> int:

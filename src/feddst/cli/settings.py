@@ -7,9 +7,9 @@ from typing import Any
 
 from feddst.cli.arguments import Arguments
 from feddst.errors import OptionError
-from feddst.experiment import toml
-from feddst.experiment.presets import Command, preset_options
 from feddst.options import Option, option, option_hint
+from feddst.runtime import toml
+from feddst.runtime.presets import Command, preset_options
 
 
 @dataclass(frozen=True)

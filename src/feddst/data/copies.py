@@ -9,9 +9,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from feddst.core.keys import generator
 from feddst.data.dataset import Dataset
 from feddst.errors import OptionError
-from feddst.protocol.keys import generator
 
 FARTHEST = 4
 """Pixels by which a copy is shifted at most, up or down and left or right."""

@@ -8,8 +8,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from feddst.core.keys import generator
 from feddst.errors import DataError, OptionError
-from feddst.protocol.keys import generator
 
 Array: TypeAlias = npt.NDArray[np.generic] | Tensor
 Pair: TypeAlias = tuple[Array, Array]

@@ -7,10 +7,10 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from feddst.core.keys import generator
 from feddst.data.config import DataConfig
 from feddst.data.dataset import Dataset
 from feddst.errors import DataError, OptionError
-from feddst.protocol.keys import generator
 
 Indices: TypeAlias = npt.NDArray[np.int64]
 

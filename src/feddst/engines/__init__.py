@@ -2,19 +2,14 @@
 
 from feddst.engines.base import (
     AnyEngine,
-    Assignment,
     Cohort,
     CohortEngine,
     Deliver,
     Engine,
     Evaluation,
     Exam,
-    Failure,
-    Job,
     Member,
-    Outcome,
     Receipt,
-    Reply,
     Tally,
 )
 from feddst.engines.processes import ProcessEngine
@@ -24,7 +19,6 @@ from feddst.engines.select import ENGINES, EngineConfig, MakeEngine, make_engine
 __all__ = [
     "ENGINES",
     "AnyEngine",
-    "Assignment",
     "Cohort",
     "CohortEngine",
     "Deliver",
@@ -32,15 +26,11 @@ __all__ = [
     "EngineConfig",
     "Evaluation",
     "Exam",
-    "Failure",
-    "Job",
     "MakeEngine",
     "Member",
-    "Outcome",
     "ProcessEngine",
     "Receipt",
     "ReferenceEngine",
-    "Reply",
     "Tally",
     "make_engine",
     "register",

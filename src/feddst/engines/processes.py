@@ -14,8 +14,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from feddst.clients.task import Assignment
 from feddst.data import Dataset
-from feddst.engines.base import Assignment, Deliver, Evaluation, Exam
+from feddst.engines.base import Deliver, Evaluation, Exam
 from feddst.engines.reference import CHUNK, joined
 from feddst.engines.worker import Chunk, Load, Request, Setup, receive, send
 from feddst.errors import TrainingError

@@ -8,11 +8,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from feddst.clients.exchange import Parcels, answer
+from feddst.clients.reference import train_client
+from feddst.clients.reproducible import reproducible
+from feddst.clients.task import Assignment, Failure, Reply
 from feddst.data import Dataset
-from feddst.engines.base import Assignment, Deliver, Evaluation, Exam, Failure, Reply
-from feddst.engines.conditions import reproducible
-from feddst.engines.exchange import Parcels, answer
-from feddst.engines.torch_client import train_client
+from feddst.engines.base import Deliver, Evaluation, Exam
 from feddst.models import load
 from feddst.models.layout import lay_out, layout_for
 

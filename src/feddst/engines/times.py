@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
+from feddst.core.model import Layer, LayerTimes, TimeBasis
 from feddst.engines.native.chain import Chain, UnsupportedModelError, read_chain
 from feddst.engines.native.library import why_missing
 from feddst.engines.select import EngineConfig
 from feddst.models import timing
-from feddst.protocol.model import Layer, LayerTimes, TimeBasis
 
 
 def layer_times(

@@ -16,8 +16,9 @@ from typing import IO, Any
 import torch
 from torch import Tensor, nn
 
+from feddst.clients.task import Assignment
 from feddst.data import Dataset
-from feddst.engines.base import Assignment, Exam
+from feddst.engines.base import Exam
 from feddst.engines.reference import ReferenceEngine
 from feddst.wire import CODECS, ValueCodec, register
 

@@ -8,16 +8,16 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from feddst.experiment import Row, RunConfig, toml
-from feddst.experiment.config import config_of, method_named
-from feddst.experiment.wording import counted, forward_pass, percent
+from feddst.core import count_kept
 from feddst.export.inputs import Inputs
 from feddst.export.origin import Origin
 from feddst.export.snippets import snippet
 from feddst.export.trained import Trained
 from feddst.methods import METHODS
 from feddst.options import as_words, flatten, updated
-from feddst.protocol import count_kept
+from feddst.runtime import Row, RunConfig, toml
+from feddst.runtime.config import config_of, method_named
+from feddst.runtime.wording import counted, forward_pass, percent
 
 _MIB = 2**20
 _FORMATS = {

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from feddst.core import Tensors
 from feddst.errors import CheckpointError
-from feddst.experiment.tensorfile import pack
-from feddst.protocol import Tensors
+from feddst.runtime.tensorfile import pack
 
 KEY = "feddst"
 """Under this name a file's metadata hold its description."""

@@ -5,7 +5,6 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from feddst.errors import CheckpointError, ModelError
-from feddst.experiment.tensorfile import unpack
 from feddst.export.dense import KEY, ZIP, read_torch
 from feddst.export.description import read_network
 from feddst.export.networks import filled, own_module, skeleton
@@ -13,6 +12,7 @@ from feddst.export.origin import origin_of
 from feddst.export.sparse import is_sparse, read_sparse
 from feddst.export.trained import trained_in
 from feddst.models import ModuleSource
+from feddst.runtime.tensorfile import unpack
 
 
 def load(path: str | Path, model: ModuleSource | None = None) -> nn.Module:

@@ -6,11 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from feddst.core import Tensors
 from feddst.errors import ModelError
 from feddst.export.inputs import Inputs
 from feddst.models import ModelConfig, ModuleSource, make_module, network, persistent_buffers
 from feddst.models.build import NETWORKS
-from feddst.protocol import Tensors
 
 INPUT_DTYPES = ("float32", "int64", "int32", "int16", "int8")
 """The number formats that inputs may have: numbers, or tokens."""

@@ -16,11 +16,11 @@ from feddst.data import Dataset, Federation, Roster, clients_of
 from feddst.engines import Exam
 from feddst.engines.reference import ReferenceEngine
 from feddst.errors import CheckpointError
-from feddst.experiment.storage import identity_of
 from feddst.export.inputs import Inputs, federation_here, inputs_from, named_inputs
 from feddst.export.networks import difference, example, filled, own_module, resolved, skeleton
 from feddst.export.trained import Trained
 from feddst.models import ModelConfig, ModuleSource, initial_model
+from feddst.runtime.storage import identity_of
 
 _SAME_LOSS = 1e-3
 """Engines sum in different orders; other images make a difference far above this."""

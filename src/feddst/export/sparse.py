@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from feddst.core import Broadcast, Masks, Tensors
 from feddst.errors import CheckpointError, ModelError, OptionError, WireError
-from feddst.experiment.tensorfile import pack
 from feddst.export.dense import KEY
-from feddst.protocol import Broadcast, Masks, Tensors
+from feddst.runtime.tensorfile import pack
 from feddst.wire import Downlink, Field, Layout, MaskHistory, WireConfig, check_size, decode_broadcast, model_layout
 
 PAYLOAD = "payload"

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from torch import Tensor
 
+from feddst.core import Masks, Tensors, count_kept
 from feddst.errors import CheckpointError, DamageError, OptionError
-from feddst.experiment import Result, Row, RunConfig
-from feddst.experiment.averaging import result_of
-from feddst.experiment.config import make_method, method_named
-from feddst.experiment.storage import Checkpoint, RunDirectory, read_checkpoint
 from feddst.methods import Method
 from feddst.models import persistent_buffers
-from feddst.protocol import Masks, Tensors, count_kept
+from feddst.runtime import Result, Row, RunConfig
+from feddst.runtime.config import make_method, method_named
+from feddst.runtime.ema import result_of
+from feddst.runtime.storage import Checkpoint, RunDirectory, read_checkpoint
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,6 @@ from typing import Literal, get_args
 
 from feddst.data import Dataset, Federation
 from feddst.errors import DataError, ModelError, OptionError
-from feddst.experiment import Result
-from feddst.experiment.storage import write_atomically
 from feddst.export.card import Facts, card
 from feddst.export.dense import safetensors_bytes, torch_bytes
 from feddst.export.description import Description
@@ -18,6 +16,8 @@ from feddst.export.sparse import sparse_bytes
 from feddst.export.trained import Trained, accuracies, trained_by, trained_in
 from feddst.models import ModuleSource
 from feddst.options import hint, one_of
+from feddst.runtime import Result
+from feddst.runtime.storage import write_atomically
 
 Format = Literal["safetensors", "torch", "onnx", "sparse"]
 Values = Literal["float32", "bfloat16", "float16", "q8", "q4"]

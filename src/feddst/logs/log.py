@@ -10,9 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Literal, Protocol, Self
 
-from feddst.experiment.compare import Turn
-from feddst.experiment.metrics import Row
-from feddst.experiment.run import Run
+from feddst.runtime.metrics import Row
+from feddst.runtime.run import Run
+from feddst.studies.compare import Turn
 
 Ending = Literal["finished", "stopped", "failed"]
 """How it ended with a run: `stopped` is what the user, or a watcher, did to it."""

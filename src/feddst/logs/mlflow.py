@@ -12,15 +12,15 @@ from urllib.parse import urlsplit
 
 import feddst
 from feddst.errors import OptionError
-from feddst.experiment import toml
-from feddst.experiment.metrics import Row
-from feddst.experiment.run import Run
-from feddst.experiment.storage import write_atomically
 from feddst.logs.log import Ending, Log, warnings
-from feddst.logs.mlflow_manners import mannered
+from feddst.logs.mlflow_quiet import mannered
 from feddst.logs.mlflow_store import make_whole, reason_of
 from feddst.logs.scalars import ALWAYS, scalars
 from feddst.options import flatten
+from feddst.runtime import toml
+from feddst.runtime.metrics import Row
+from feddst.runtime.run import Run
+from feddst.runtime.storage import write_atomically
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -38,7 +38,7 @@ _METRICS, _PARAMS = 1000, 100
 class MLflow(Log):
     """Logs the config as parameters, the numbers of each round by step, and in the end the config and the summary.
 
-    `tracking_uri` and `experiment` are what MLflow's own environment variables say, unless they are given here; the
+    `tracking_uri` and `runtime` are what MLflow's own environment variables say, unless they are given here; the
     experiment is else `feddst`. A run that is resumed goes on in the same run of MLflow's.
     """
 

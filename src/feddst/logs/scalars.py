@@ -1,6 +1,6 @@
 """The numbers of a round that logs show, under the names that `metrics.jsonl` has for them."""
 
-from feddst.experiment.metrics import Row
+from feddst.runtime.metrics import Row
 
 GROUPS = {
     "accuracy": ("accuracy", "accuracy_worst", "accuracy_global", "accuracy_personal"),

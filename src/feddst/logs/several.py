@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from types import TracebackType
 
-from feddst.experiment.compare import Turn
-from feddst.experiment.loop import Watcher
-from feddst.experiment.metrics import Row
-from feddst.experiment.run import Run
+from feddst.runtime.loop import Watcher
+from feddst.runtime.metrics import Row
+from feddst.runtime.run import Run
+from feddst.studies.compare import Turn
 
 
 class Several:

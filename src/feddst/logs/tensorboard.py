@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from feddst.errors import OptionError
-from feddst.experiment import toml
-from feddst.experiment.metrics import Row
-from feddst.experiment.run import Run
-from feddst.experiment.storage import occupied, write_atomically
 from feddst.logs.log import Ending, Log
 from feddst.logs.scalars import ALWAYS, GROUPS, scalars
+from feddst.runtime import toml
+from feddst.runtime.metrics import Row
+from feddst.runtime.run import Run
+from feddst.runtime.storage import occupied, write_atomically
 
 FOLDER = "tensorboard"
 """Where event files are in a run's directory."""

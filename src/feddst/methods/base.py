@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from feddst.protocol import (
+from feddst.core import (
     Broadcast,
     ClientState,
     ClientWork,

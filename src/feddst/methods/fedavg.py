@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 
 import torch
 
+from feddst.core import ClientWork, InitialModel, Masks, ServerState, SparseSum, Tensors, masked
 from feddst.methods.base import Card, Method
 from feddst.options import option
-from feddst.protocol import ClientWork, InitialModel, Masks, ServerState, SparseSum, Tensors, masked
 
 
 @dataclass(frozen=True)

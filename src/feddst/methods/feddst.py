@@ -11,13 +11,13 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from feddst.core import ClientWork, Growth, InitialModel, Readjustment, ServerState, SparseSum, Tensors, masked
 from feddst.errors import OptionError
 from feddst.methods.base import Card
 from feddst.methods.fedprox import FedProx
 from feddst.methods.layers import layers_of, stacked_in
 from feddst.methods.randommask import RandomMask
 from feddst.options import option
-from feddst.protocol import ClientWork, Growth, InitialModel, Readjustment, ServerState, SparseSum, Tensors, masked
 from feddst.sparsity import Timetable, prune_within
 
 

@@ -15,13 +15,13 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from feddst.core import InitialModel, Masks, ServerState, SparseSum, Tensors
 from feddst.methods.base import Card
 from feddst.methods.fedavg import FedAvgM
 from feddst.methods.feddst import FedDST
 from feddst.methods.randommask import RandomMask
 from feddst.methods.sprout import Sprout
 from feddst.options import option
-from feddst.protocol import InitialModel, Masks, ServerState, SparseSum, Tensors
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ The server also averages what stragglers have after fewer epochs, where FedAvg l
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from feddst.core import ClientWork, Proximal, ServerState
 from feddst.methods.base import Card
 from feddst.methods.fedavg import FedAvgM
-from feddst.protocol import ClientWork, Proximal, ServerState
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from feddst.protocol import InitialModel, Layer, ServerState
-from feddst.protocol.model import biases_beside
+from feddst.core import InitialModel, Layer, ServerState
+from feddst.core.model import biases_beside
 
 _STACKED = "stacked/"
 

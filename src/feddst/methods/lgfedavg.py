@@ -10,11 +10,11 @@ from typing import ClassVar
 
 import torch
 
+from feddst.core import Broadcast, ClientState, ClientWork, InitialModel, ServerState, SparseSum, Tensors
 from feddst.errors import ModelError
 from feddst.methods.base import Card
 from feddst.methods.fedavg import FedAvgM
 from feddst.options import option
-from feddst.protocol import Broadcast, ClientState, ClientWork, InitialModel, ServerState, SparseSum, Tensors
 
 _LOCAL = "local/"
 

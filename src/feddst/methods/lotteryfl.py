@@ -16,10 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from feddst.methods.base import Card
-from feddst.methods.fedavg import FedAvgM
-from feddst.options import option
-from feddst.protocol import (
+from feddst.core import (
     ClientState,
     ClientWork,
     InitialModel,
@@ -30,6 +27,9 @@ from feddst.protocol import (
     Ticket,
     masked,
 )
+from feddst.methods.base import Card
+from feddst.methods.fedavg import FedAvgM
+from feddst.options import option
 from feddst.sparsity import Sparsity
 
 _MASK = "mask/"

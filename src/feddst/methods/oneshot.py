@@ -16,11 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from feddst.errors import OptionError
-from feddst.methods.base import Card
-from feddst.methods.randommask import RandomMask
-from feddst.options import option
-from feddst.protocol import (
+from feddst.core import (
     ClientWork,
     InitialModel,
     Layer,
@@ -31,6 +27,10 @@ from feddst.protocol import (
     count_active,
     masked,
 )
+from feddst.errors import OptionError
+from feddst.methods.base import Card
+from feddst.methods.randommask import RandomMask
+from feddst.options import option
 from feddst.sparsity import Sparsity, prune_within
 from feddst.sparsity.masks import top
 

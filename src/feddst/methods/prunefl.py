@@ -34,11 +34,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from feddst.errors import ModelError
-from feddst.methods.base import Card
-from feddst.methods.fedavg import FedAvgM
-from feddst.options import option
-from feddst.protocol import (
+from feddst.core import (
     ClientWork,
     InitialModel,
     Masks,
@@ -50,7 +46,11 @@ from feddst.protocol import (
     count_active,
     masked,
 )
-from feddst.protocol.model import LayerTimes
+from feddst.core.model import LayerTimes
+from feddst.errors import ModelError
+from feddst.methods.base import Card
+from feddst.methods.fedavg import FedAvgM
+from feddst.options import option
 from feddst.sparsity import Sparsity, drop_smallest
 
 

@@ -6,9 +6,9 @@ The FedDST paper's strongest baseline: as many bytes as FedDST, without ever mov
 from dataclasses import dataclass
 from typing import ClassVar
 
+from feddst.core import InitialModel, ServerState, masked
 from feddst.methods.base import Card
 from feddst.methods.fedavg import FedAvgM
-from feddst.protocol import InitialModel, ServerState, masked
 from feddst.sparsity import Sparsity, prune_to_budgets
 
 

@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 
 import torch
 
+from feddst.core import ClientWork, Report, ServerState, SparseSum
 from feddst.methods.base import Card
 from feddst.methods.fedavg import FedAvg
 from feddst.options import option
-from feddst.protocol import ClientWork, Report, ServerState, SparseSum
 
 
 @dataclass(frozen=True)

@@ -22,12 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from feddst.errors import OptionError
-from feddst.methods.base import Card
-from feddst.methods.layers import layers_of, stacked_in
-from feddst.methods.randommask import RandomMask
-from feddst.options import option
-from feddst.protocol import (
+from feddst.core import (
     ClientWork,
     InitialModel,
     Layer,
@@ -38,6 +33,11 @@ from feddst.protocol import (
     generator,
     masked,
 )
+from feddst.errors import OptionError
+from feddst.methods.base import Card
+from feddst.methods.layers import layers_of, stacked_in
+from feddst.methods.randommask import RandomMask
+from feddst.options import option
 from feddst.sparsity import Distribution, Sparsity, drop_smallest, grow_largest, prune_to_budgets
 
 MEMORY = 0.9

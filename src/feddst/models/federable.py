@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 from torch import Tensor, nn
 
+from feddst.core.keys import torch_seed
+from feddst.core.model import InitialModel, Layer, biases_beside
+from feddst.core.tensors import Tensors
 from feddst.errors import ModelError
 from feddst.models.dry import dry_forward
 from feddst.models.matrices import matrices
-from feddst.protocol.keys import torch_seed
-from feddst.protocol.model import InitialModel, Layer, biases_beside
-from feddst.protocol.tensors import Tensors
 
 VECTOR = "a bias or other vector"
 OF_A_NORM = "part of a norm"

@@ -19,11 +19,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from feddst.core.model import Layer, LayerTimes, TimeBasis
 from feddst.errors import ModelError
 from feddst.models.flops import multiply_adds
 from feddst.models.layout import lay_out, layout_for
 from feddst.models.matrices import matrices
-from feddst.protocol.model import Layer, LayerTimes, TimeBasis
 from feddst.stopwatch import one_thread, timed
 
 _REPEATS = 30

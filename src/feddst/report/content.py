@@ -9,9 +9,6 @@ from typing import Any
 import numpy as np
 
 from feddst import __version__
-from feddst.experiment.metrics import Row
-from feddst.experiment.plots import Band, spread_in_words
-from feddst.experiment.wording import counted, duration, percent
 from feddst.report.curves import Axis, against, axes, kept
 from feddst.report.entries import Entry, group
 from feddst.report.life import Layer, MaskLife, crowds, mask_life
@@ -20,6 +17,9 @@ from feddst.report.settings import beyond_commands, commands, report_command, se
 from feddst.report.sources import FoundRun, Source, find
 from feddst.report.standings import Basis, basis, caption, cell, headline, notes, size, table, whole
 from feddst.report.traffic import Parts, traffic
+from feddst.runtime.metrics import Row
+from feddst.runtime.wording import counted, duration, percent
+from feddst.studies.plots import Band, spread_in_words
 
 WORST_POINTS = 120
 

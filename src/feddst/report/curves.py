@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from feddst.experiment.comparison import Curve
-from feddst.experiment.metrics import MIB, Accounting, Row
-from feddst.experiment.plots import Band, band
-from feddst.experiment.reproduce.record import Point
-from feddst.experiment.wording import WAYS
 from feddst.report.entries import Entry
+from feddst.runtime.metrics import MIB, Accounting, Row
+from feddst.runtime.wording import WAYS
+from feddst.studies.comparison import Curve
+from feddst.studies.plots import Band, band
+from feddst.studies.reproduce.record import Point
 
 POINTS = 240
 """Curves of more evaluations are thinned out to about so many."""

@@ -12,10 +12,10 @@ from typing import Any
 
 from feddst import __version__
 from feddst.errors import CheckpointError
-from feddst.experiment.plots import COLOURS
-from feddst.experiment.storage import write_atomically
 from feddst.report.content import content
 from feddst.report.sources import Paths, as_paths
+from feddst.runtime.storage import write_atomically
+from feddst.studies.plots import COLOURS
 
 MARKER = '<meta name="generator" content="feddst report'
 """By this a report is known as ours, and may be replaced."""

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from feddst.experiment.comparison import Curve
-from feddst.experiment.config import CHANGEABLE
-from feddst.experiment.details import Detail
-from feddst.experiment.metrics import Accounting, Row
-from feddst.experiment.reproduce.record import Point
 from feddst.report.sources import FoundRun, Source
+from feddst.runtime.config import CHANGEABLE
+from feddst.runtime.details import Detail
+from feddst.runtime.metrics import Accounting, Row
+from feddst.studies.comparison import Curve
+from feddst.studies.reproduce.record import Point
 
 SAME = CHANGEABLE | {"seed", "checkpoint_every"}
 """Options in which the runs of one entry may differ: they say how far a run goes, not how it goes."""

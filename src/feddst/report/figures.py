@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from feddst.errors import CheckpointError, OptionError
-from feddst.experiment.plots import COLOURS, STYLES, Band
-from feddst.experiment.storage import write_atomically
 from feddst.report.content import collect
 from feddst.report.curves import Axis, against, axes
 from feddst.report.entries import Entry
 from feddst.report.life import MaskLife, mask_life
 from feddst.report.sources import Paths, as_paths
 from feddst.report.traffic import traffic
+from feddst.runtime.storage import write_atomically
+from feddst.studies.plots import COLOURS, STYLES, Band
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

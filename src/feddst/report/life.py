@@ -7,9 +7,9 @@ from statistics import mean
 
 import numpy as np
 
-from feddst.experiment.details import Detail, LayerLife, PixelMap
 from feddst.report.curves import kept
 from feddst.report.entries import Entry
+from feddst.runtime.details import Detail, LayerLife, PixelMap
 
 ROUNDS = 120
 """Rounds in which masks moved are added up to at most about so many steps."""

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from feddst.data import DataConfig, Federation, Roster
 from feddst.errors import FeddstError
-from feddst.experiment.storage import identity_of
 from feddst.export.inputs import Inputs, federation_here, inputs_from, named_inputs
 from feddst.export.networks import difference, example, skeleton
 from feddst.export.trained import Trained, trained_in
 from feddst.models import ModelConfig, initial_model
 from feddst.models.build import NETWORKS
+from feddst.runtime.storage import identity_of
 
 CHEAP = ("mnist",)
 """Data sets that come with the package: to compare with others takes too long for a report."""

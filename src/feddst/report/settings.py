@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from feddst.experiment.config import config_of
-from feddst.experiment.reproduce.record import each_command
 from feddst.methods import METHODS
 from feddst.options import as_words, flatten
 from feddst.report.entries import SAME, Entry, shown
 from feddst.report.sources import FoundRun, Source
+from feddst.runtime.config import config_of
+from feddst.studies.reproduce.record import each_command
 
 NO_EFFECT = "–"
 OWN = "own"

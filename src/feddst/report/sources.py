@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from feddst.errors import CheckpointError, FeddstError, OptionError
-from feddst.experiment.comparison import parse_entry
-from feddst.experiment.config import RunConfig
-from feddst.experiment.details import BINS, Detail
-from feddst.experiment.metrics import Accounting, Row
-from feddst.experiment.reports import CURVES
-from feddst.experiment.reproduce.record import RECORD, Point, Record, RecordedRow, RecordedRun, load_record
-from feddst.experiment.storage import RunDirectory
 from feddst.options import flatten
 from feddst.report.provenance import BUILT_IN, Provenance, provenance
+from feddst.runtime.config import RunConfig
+from feddst.runtime.details import BINS, Detail
+from feddst.runtime.metrics import Accounting, Row
+from feddst.runtime.storage import RunDirectory
+from feddst.studies.comparison import parse_entry
+from feddst.studies.reports import CURVES
+from feddst.studies.reproduce.record import RECORD, Point, Record, RecordedRow, RecordedRun, load_record
 
 CONFIG = "config.toml"
 Paths = str | Path | Sequence[str | Path]

@@ -5,16 +5,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from statistics import mean, stdev
 
-from feddst.experiment.comparison import Curve
-from feddst.experiment.metrics import GIB, Accounting, Row
-from feddst.experiment.reproduce.paired import paired_difference
-from feddst.experiment.reproduce.record import Point
-from feddst.experiment.tables import Cell, meanings
-from feddst.experiment.wording import WAYS, counted
 from feddst.methods import METHODS
 from feddst.report.curves import Axis, against
 from feddst.report.entries import Entry
 from feddst.report.sources import Source
+from feddst.runtime.metrics import GIB, Accounting, Row
+from feddst.runtime.wording import WAYS, counted
+from feddst.studies.comparison import Curve
+from feddst.studies.reproduce.paired import paired_difference
+from feddst.studies.reproduce.record import Point
+from feddst.studies.tables import Cell, meanings
 
 FEW = 5
 """So many entries are all named in the first sentence; of more, only the best, the next and the last."""

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean
 
-from feddst.experiment.metrics import Row
-from feddst.experiment.reproduce.record import Point
 from feddst.report.entries import Entry
+from feddst.runtime.metrics import Row
+from feddst.studies.reproduce.record import Point
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from feddst.core.model import Layer
 from feddst.errors import ModelError
 from feddst.options import option
-from feddst.protocol.model import Layer
 
 Distribution = Literal["uniform", "er", "erk", "root", "even", "erk-published"]
 """The ways to spread weights over layers, by name."""

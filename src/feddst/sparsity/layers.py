@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from feddst.protocol.tensors import Masks, Tensors, count_each
+from feddst.core.tensors import Masks, Tensors, count_each
 from feddst.sparsity.masks import keep_largest
 
 

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from feddst.protocol.tensors import count_kept
+from feddst.core.tensors import count_kept
 
 Flat = NDArray[np.bool_]
 Places = NDArray[np.intp]

@@ -6,9 +6,9 @@ from functools import cached_property
 import numpy as np
 from torch import Tensor
 
+from feddst.core import Broadcast, Positions, Tensors, Update, generator, packed, positions_of, unpacked
+from feddst.core.tensors import same_masks
 from feddst.errors import AuditError, WireError
-from feddst.protocol import Broadcast, Positions, Tensors, Update, generator, packed, positions_of, unpacked
-from feddst.protocol.tensors import same_masks
 from feddst.wire.codecs import codec_named
 from feddst.wire.config import WireConfig
 from feddst.wire.header import Header, Kind, Packing

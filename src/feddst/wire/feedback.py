@@ -12,7 +12,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from feddst.protocol import ClientState, ClientWork, Masks, Update, positions_of
+from feddst.core import ClientState, ClientWork, Masks, Update, positions_of
 from feddst.wire.layout import Layout
 from feddst.wire.masks import decode_bitmap
 from feddst.wire.reference import MaskFacts, Reference

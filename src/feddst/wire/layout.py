@@ -8,8 +8,8 @@ from functools import cached_property
 
 import torch
 
+from feddst.core import Broadcast, ClientWork, Tensors
 from feddst.errors import ModelError
-from feddst.protocol import Broadcast, ClientWork, Tensors
 
 _CARRIED = (torch.float32, torch.float16, torch.bfloat16)
 

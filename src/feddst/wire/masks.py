@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from feddst.core import Masks, Positions, positions_of
 from feddst.errors import WireError
-from feddst.protocol import Masks, Positions, positions_of
 from feddst.wire.bits import (
     LONGEST_NUMBER,
     BitReader,

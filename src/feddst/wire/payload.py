@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from feddst.core import Tensors
 from feddst.errors import ExcessError, ModelError, WireError
-from feddst.protocol import Tensors
 from feddst.wire.codecs import OTHERS, codec_coded
 from feddst.wire.header import CHECKED, SIZE, Header, Kind, Packing, pack_checksum, padding, read_header
 from feddst.wire.layout import Field, Layout

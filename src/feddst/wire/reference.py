@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from feddst.core import Broadcast, ClientWork, Masks, Positions, Tensors, count_active, packed, positions_of
 from feddst.errors import WireError
-from feddst.protocol import Broadcast, ClientWork, Masks, Positions, Tensors, count_active, packed, positions_of
 from feddst.wire.header import Header
 from feddst.wire.history import NO_MASK, mask_name
 from feddst.wire.layout import Layout, model_layout, update_layout

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from feddst.core import ClientWork, Masks, Readjustment, Tensors, Update, count_active, positions_of
+from feddst.core.fixedpoint import ROOM
+from feddst.core.tensors import movement
 from feddst.errors import ExcessError, WireError
-from feddst.protocol import ClientWork, Masks, Readjustment, Tensors, Update, count_active, positions_of
-from feddst.protocol.fixedpoint import ROOM
-from feddst.protocol.tensors import movement
 from feddst.wire.bits import most_bits_needed
 from feddst.wire.codecs import codec_coded, codec_named
 from feddst.wire.config import WireConfig

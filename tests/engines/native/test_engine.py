@@ -17,33 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from feddst import _native
-from feddst.data import Dataset, federate
-from feddst.engines import (
-    Assignment,
-    EngineConfig,
-    Exam,
-    Failure,
-    Job,
-    Outcome,
-    ReferenceEngine,
-    Reply,
-    make_engine,
-    torch_client,
-)
-from feddst.engines.base import replies_of
-from feddst.engines.native.chain import read_chain
-from feddst.engines.native.engine import NativeEngine
-from feddst.engines.native.library import ISA_VARIABLE
-from feddst.errors import OptionError, TrainingError, WireError
-from feddst.experiment import RunConfig, run
-from feddst.experiment.loop import Silent
-from feddst.experiment.metrics import Row
-from feddst.experiment.run import Run
-from feddst.experiment.storage import RunDirectory
-from feddst.methods import METHODS
-from feddst.models import initial_model, make_module
-from feddst.options import updated
-from feddst.protocol import (
+from feddst.clients import Assignment, Failure, Job, Outcome, Reply
+from feddst.clients import reference as torch_client
+from feddst.core import (
     Broadcast,
     ClientWork,
     Growth,
@@ -57,6 +33,21 @@ from feddst.protocol import (
     Update,
     masked,
 )
+from feddst.data import Dataset, federate
+from feddst.engines import EngineConfig, Exam, ReferenceEngine, make_engine
+from feddst.engines.base import replies_of
+from feddst.engines.native.chain import read_chain
+from feddst.engines.native.engine import NativeEngine
+from feddst.engines.native.library import ISA_VARIABLE
+from feddst.errors import OptionError, TrainingError, WireError
+from feddst.methods import METHODS
+from feddst.models import initial_model, make_module
+from feddst.options import updated
+from feddst.runtime import RunConfig, run
+from feddst.runtime.loop import Silent
+from feddst.runtime.metrics import Row
+from feddst.runtime.run import Run
+from feddst.runtime.storage import RunDirectory
 from feddst.wire import Asked, Reference, decode_broadcast, decode_update, model_layout
 
 ISAS = _native.supported()

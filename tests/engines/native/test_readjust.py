@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from feddst import _native
-from feddst.engines.readjust import readjust
-from feddst.protocol import Readjustment, count_active, packed, positions_of
+from feddst.clients.readjust import readjust
+from feddst.core import Readjustment, count_active, packed, positions_of
 
 POINT = (1, 1, 1, 1, 0, 0)
 SHAPES = {"conv": (6, 2, 3, 3), "wide": (60, 150), "last": (4, 60)}

@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from feddst.core.model import LayerTimes
 from feddst.engines import times
 from feddst.engines.native import timing
 from feddst.engines.native.timing import fitted
 from feddst.engines.select import EngineConfig
 from feddst.models import prunable_layers
 from feddst.models import timing as in_pytorch
-from feddst.protocol.model import LayerTimes
 
 EXAMPLE = torch.randn(1, 2, 12, 12)
 

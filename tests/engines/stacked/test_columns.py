@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from feddst.core import positions_of
 from feddst.engines.stacked.columns import Columns
 from feddst.engines.stacked.flat import Flat
-from feddst.protocol import positions_of
 from feddst.wire import Layout, MaskFacts, model_layout
 
 SHAPES = {"w": (2, 3), "b": (2,), "v": (3,)}

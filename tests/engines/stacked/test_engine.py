@@ -14,21 +14,21 @@ import torch
 from torch import Tensor, nn
 
 import feddst
+from feddst.core import SparseSum, Stack
 from feddst.data import Dataset, federate
 from feddst.engines import EngineConfig, ReferenceEngine, make_engine
-from feddst.engines.stacked.carriage import carried
 from feddst.engines.stacked.engine import StackedEngine
 from feddst.engines.stacked.feedback import left_out
-from feddst.engines.stacked.training import Classroom
+from feddst.engines.stacked.trainer import Classroom
+from feddst.engines.stacked.transport import carried
 from feddst.errors import AuditError, TrainingError
-from feddst.experiment import RunConfig
-from feddst.experiment.loop import Silent, play
-from feddst.experiment.run import Run
-from feddst.experiment.storage import RunDirectory
 from feddst.methods import METHODS
 from feddst.models import make_module
 from feddst.options import updated
-from feddst.protocol import SparseSum, Stack
+from feddst.runtime import RunConfig
+from feddst.runtime.loop import Silent, play
+from feddst.runtime.run import Run
+from feddst.runtime.storage import RunDirectory
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 WEIGHTS = 1e-4
@@ -70,7 +70,7 @@ SMALL = {
 
 @pytest.fixture(autouse=True)
 def every_round_is_audited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["feddst.experiment.run"], "AUDIT_EVERY", 1)
+    monkeypatch.setattr(sys.modules["feddst.runtime.run"], "AUDIT_EVERY", 1)
 
 
 @pytest.fixture(scope="module")
@@ -249,7 +249,7 @@ def test_no_more_is_added_up_than_masks_keep(data: Dataset, monkeypatch: pytest.
 
 def test_deflated_values_are_written_in_every_round(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     """How many bytes they take depends on their last bits, in which engines differ."""
-    monkeypatch.setattr(sys.modules["feddst.experiment.run"], "AUDIT_EVERY", 50)
+    monkeypatch.setattr(sys.modules["feddst.runtime.run"], "AUDIT_EVERY", 50)
     options = {"wire.packing": "deflate", "wire.values": "q4"}
     found = played("stacked", "randommask", data, chain, **options)
     plain = played("stacked", "randommask", data, chain, **{"wire.values": "q4"})
@@ -343,7 +343,7 @@ class StopAfter(Silent):
 
 
 def test_one_round_of_fifty_is_audited(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["feddst.experiment.run"], "AUDIT_EVERY", 50)
+    monkeypatch.setattr(sys.modules["feddst.runtime.run"], "AUDIT_EVERY", 50)
     chosen: list[list[int]] = []
     for run in runs_of("fedavgm", data, chain, {}, seeds=range(6)):
         first = run.state
@@ -366,7 +366,7 @@ def test_seeds_side_by_side_are_the_same_as_alone(data: Dataset) -> None:
 
 
 def test_what_is_counted_wrongly_is_noticed(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = "feddst.engines.stacked.tally.payload_size"
+    wrong = "feddst.engines.stacked.partial.payload_size"
     monkeypatch.setattr(wrong, lambda layout, mask, values: 1 + mask + values)
     with pytest.raises(AuditError, match=r"client \d+ was counted as"):
         played("stacked", "feddst", data, chain)
@@ -377,7 +377,7 @@ def test_what_is_added_up_wrongly_is_noticed(data: Dataset, monkeypatch: pytest.
         theta, reports = carried(*sent)
         return theta * 1.0001, reports
 
-    monkeypatch.setattr("feddst.engines.stacked.tally.carried", tampered)
+    monkeypatch.setattr("feddst.engines.stacked.partial.carried", tampered)
     with pytest.raises(AuditError, match="was added up otherwise than it was sent"):
         played("stacked", "feddst", data, chain)
 
@@ -386,7 +386,7 @@ def test_what_is_kept_wrongly_is_noticed(data: Dataset, monkeypatch: pytest.Monk
     def tampered(bundle: Any, arrived: Tensor) -> Any:
         return {row: (remainder, lost * 1.01) for row, (remainder, lost) in left_out(bundle, arrived).items()}
 
-    monkeypatch.setattr("feddst.engines.stacked.tally.left_out", tampered)
+    monkeypatch.setattr("feddst.engines.stacked.partial.left_out", tampered)
     with pytest.raises(AuditError, match=r"client \d+ keeps something else than what was left out"):
         played("stacked", "feddst", data, chain, **{"wire.values": "q4", "wire.feedback": True})
 

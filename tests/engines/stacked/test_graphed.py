@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch import nn
 
+from feddst.core import LocalTraining
 from feddst.engines.base import Exam
 from feddst.engines.native.chain import read_chain
 from feddst.engines.stacked.flat import Flat
+from feddst.engines.stacked.model_stack import Stage, Trainer
 from feddst.engines.stacked.plan import plan
-from feddst.engines.stacked.seats import Images
-from feddst.engines.stacked.stage import Stage, Trainer
+from feddst.engines.stacked.slots import Images
 from feddst.engines.stacked.vmapped import VmapTrainer
-from feddst.protocol import LocalTraining
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 if DEVICE.type == "cpu":

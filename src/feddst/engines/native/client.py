@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from feddst import _native
-from feddst.engines.base import Job, Outcome
-from feddst.engines.client import Client, beginning, grown_by, outcome, train
-from feddst.engines.native.beginnings import Beginnings
+from feddst.clients.client import Client, beginning, grown_by, outcome, train
+from feddst.clients.task import Job, Outcome
+from feddst.core import Masks, Positions, Readjustment, Tensors, count_active, packed, positions_of
+from feddst.core.minibatches import Indices
 from feddst.engines.native.chain import Chain
+from feddst.engines.native.weights import Beginnings
 from feddst.models import load
-from feddst.protocol import Masks, Positions, Readjustment, Tensors, count_active, packed, positions_of
-from feddst.protocol.minibatches import Indices
 
 
 @dataclass

@@ -12,15 +12,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from feddst import _native
+from feddst.clients.exchange import Parcels, answer
+from feddst.clients.reproducible import reproducible
+from feddst.clients.task import Assignment, Failure, Reply
 from feddst.data import Dataset
-from feddst.engines.base import Assignment, Deliver, Evaluation, Exam, Failure, Reply
-from feddst.engines.conditions import reproducible
-from feddst.engines.exchange import Parcels, answer
-from feddst.engines.native.beginnings import Beginnings
+from feddst.engines.base import Deliver, Evaluation, Exam
 from feddst.engines.native.chain import Chain
 from feddst.engines.native.client import Workbench, train_client
 from feddst.engines.native.library import chosen_isa
 from feddst.engines.native.team import Task, Team
+from feddst.engines.native.weights import Beginnings
 from feddst.engines.reference import CHUNK, joined
 
 

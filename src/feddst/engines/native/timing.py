@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from feddst import _native
-from feddst.engines.native.beginnings import Beginnings
+from feddst.core.model import LayerTimes
 from feddst.engines.native.chain import Chain
 from feddst.engines.native.library import chosen_isa
-from feddst.protocol.model import LayerTimes
+from feddst.engines.native.weights import Beginnings
 from feddst.stopwatch import timed
 
 DENSITIES = (0.05, 0.35, 0.65, 1.0)

@@ -6,10 +6,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from feddst.core import ClientState, SparseSum, Stack, Update, generator, packed, positions_of
 from feddst.engines.base import Receipt
 from feddst.engines.stacked.share import Share
 from feddst.errors import AuditError
-from feddst.protocol import ClientState, SparseSum, Stack, Update, generator, packed, positions_of
 from feddst.wire import Asked, Reference, decode_update, encode_update, mask_bytes
 from feddst.wire.feedback import Remainder, remainder_of
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from feddst.engines.base import Job
+from feddst.clients.lottery import take_ticket
+from feddst.clients.task import Job
+from feddst.core import Masks
 from feddst.engines.stacked.flat import Flat
-from feddst.engines.stacked.seats import Images, Seat
-from feddst.engines.stacked.stage import Stage
-from feddst.engines.ticket import take_ticket
-from feddst.protocol import Masks
+from feddst.engines.stacked.model_stack import Stage
+from feddst.engines.stacked.slots import Images, Seat
 
 
 class MaskRows:

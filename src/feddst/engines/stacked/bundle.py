@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from feddst.engines.stacked.columns import Columns
-from feddst.engines.stacked.seats import Seat
+from feddst.engines.stacked.model_stack import Stage
 from feddst.engines.stacked.share import Group, Share
-from feddst.engines.stacked.stage import Stage
-from feddst.engines.stacked.training import Trained
+from feddst.engines.stacked.slots import Seat
+from feddst.engines.stacked.trainer import Trained
 from feddst.wire import Layout
 from feddst.wire.feedback import Remainder
 

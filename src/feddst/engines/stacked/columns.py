@@ -5,8 +5,8 @@ import weakref
 import torch
 from torch import Tensor
 
+from feddst.core import Positions, positions_of
 from feddst.engines.stacked.flat import Flat
-from feddst.protocol import Positions, positions_of
 from feddst.wire import Layout
 from feddst.wire.masks import decode_bitmap
 

@@ -13,12 +13,12 @@ from feddst.data import Dataset
 from feddst.engines.base import Cohort, Evaluation, Exam, Tally
 from feddst.engines.native.chain import UnsupportedModelError, read_chain
 from feddst.engines.stacked.columns import Columns
-from feddst.engines.stacked.exams import ExamRoom
+from feddst.engines.stacked.evaluator import ExamRoom
 from feddst.engines.stacked.flat import Flat
-from feddst.engines.stacked.seats import Images, alike, placed, seats_of
-from feddst.engines.stacked.stage import Trainer
-from feddst.engines.stacked.tally import Tallies
-from feddst.engines.stacked.training import Classroom
+from feddst.engines.stacked.model_stack import Trainer
+from feddst.engines.stacked.partial import Tallies
+from feddst.engines.stacked.slots import Images, alike, placed, seats_of
+from feddst.engines.stacked.trainer import Classroom
 from feddst.engines.stacked.vmapped import VmapTrainer
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from torch import Tensor
 
-from feddst.protocol import Tensors
+from feddst.core import Tensors
 
 _ALIGNED = 32
 """Numbers at whose multiples tensors begin: memory is read in pieces of 128 bytes."""

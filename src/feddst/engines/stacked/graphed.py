@@ -10,15 +10,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from feddst.core import LocalTraining
+from feddst.core.minibatches import Indices
 from feddst.engines.base import Exam
 from feddst.engines.native.chain import Chain
 from feddst.engines.stacked.chain import ChainGradients, Descent
 from feddst.engines.stacked.flat import Flat
+from feddst.engines.stacked.model_stack import Stage, Trainer
 from feddst.engines.stacked.plan import Plan
-from feddst.engines.stacked.seats import Images
-from feddst.engines.stacked.stage import Stage, Trainer
-from feddst.protocol import LocalTraining
-from feddst.protocol.minibatches import Indices
+from feddst.engines.stacked.slots import Images
 
 EIGHT = 8
 """Images come in multiples of this; what is filled up has no share in the loss."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from feddst.protocol.minibatches import Indices, cuts
+from feddst.core.minibatches import Indices, cuts
 
 
 @dataclass(frozen=True)

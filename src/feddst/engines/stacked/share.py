@@ -7,12 +7,12 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from feddst.core import Masks, positions_of
 from feddst.engines.base import Cohort
 from feddst.engines.stacked.columns import Columns
 from feddst.engines.stacked.flat import Flat
-from feddst.engines.stacked.seats import Seat
-from feddst.engines.stacked.training import Trained, masks_of
-from feddst.protocol import Masks, positions_of
+from feddst.engines.stacked.slots import Seat
+from feddst.engines.stacked.trainer import Trained, masks_of
 from feddst.wire import Layout
 from feddst.wire.codecs import codec_named
 from feddst.wire.feedback import Remainder, remainder_of

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from feddst.engines.stacked.stage import Stage
+from feddst.engines.stacked.model_stack import Stage
 
 
 @dataclass

@@ -10,15 +10,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
+from feddst.core import LocalTraining
+from feddst.core.minibatches import Indices
 from feddst.engines.native.chain import UnsupportedModelError
 from feddst.engines.stacked.flat import Flat
+from feddst.engines.stacked.model_stack import Stage
 from feddst.engines.stacked.plan import Plan
-from feddst.engines.stacked.seats import Images
-from feddst.engines.stacked.stage import Stage
+from feddst.engines.stacked.slots import Images
 from feddst.models import persistent_buffers
 from feddst.models.norms import lone_images
-from feddst.protocol import LocalTraining
-from feddst.protocol.minibatches import Indices
 
 CHUNK = 256
 """Images of a client in one pass where a gradient is averaged over many."""

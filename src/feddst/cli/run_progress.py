@@ -1,0 +1,74 @@
+"""How a run has gone so far: what the live view draws."""
+
+import time
+from dataclasses import dataclass, field
+
+from feddst.runtime.config import RunConfig
+from feddst.runtime.metrics import Row
+from feddst.runtime.pace import Pace
+from feddst.runtime.run import Run
+
+
+@dataclass(frozen=True)
+class Score:
+    """An evaluation."""
+
+    round: int
+    accuracy: float
+
+
+@dataclass
+class Story:
+    """One run, row by row; `title` says which of several it is, `notice` what the user should know now.
+
+    `density_all` is None after rows of versions that did not have it.
+    """
+
+    config: RunConfig
+    density: float
+    title: str = ""
+    notice: str = ""
+    last: Row | None = None
+    scores: list[Score] = field(default_factory=list)
+    moved: Row | None = None
+    density_all: float | None = None
+    heard: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        self.pace = Pace(self.config)
+
+    @classmethod
+    def of(cls, run: Run, title: str = "") -> "Story":
+        """The story up to now: that of a resumed run begins with the rounds it had."""
+        story = cls(run.config, run.densities.prunable, title, density_all=run.densities.all)
+        for row in run.rows:
+            story._tell(row)
+        return story
+
+    def add(self, row: Row) -> None:
+        """A round has ended."""
+        self.pace.add(row)
+        self._tell(row)
+        self.heard = time.monotonic()
+
+    @property
+    def best(self) -> Score | None:
+        """The best evaluation, the first of equals."""
+        return max(self.scores, key=lambda score: score.accuracy, default=None)
+
+    def done(self) -> float:
+        """The share of the run that is over."""
+        return self.pace.done(self.last) if self.last is not None else 0.0
+
+    def seconds_left(self) -> float | None:
+        """How long it will still take from now; None before the first round has been timed."""
+        if self.last is None or not self.pace.seconds_a_round:
+            return None
+        return max(0.0, self.pace.seconds_left(self.last) - (time.monotonic() - self.heard))
+
+    def _tell(self, row: Row) -> None:
+        self.last, self.density, self.density_all = row, row.density, row.density_all
+        if row.accuracy is not None:
+            self.scores.append(Score(row.round, row.accuracy))
+        if row.entered or row.left:
+            self.moved = row

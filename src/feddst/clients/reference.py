@@ -1,0 +1,106 @@
+"""One client's round in PyTorch, as plainly as it can be written. Every faster engine is tested against this."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from feddst.clients.client import Client, beginning, outcome, train
+from feddst.clients.task import Job, Outcome
+from feddst.core import Masks, Positions, Tensors, packed, positions_of
+from feddst.core.keys import torch_seed
+from feddst.core.minibatches import Indices
+from feddst.models import load, persistent_buffers
+from feddst.models.norms import lone_images
+
+
+@dataclass
+class TorchClient(Client):
+    """A client whose weights live in a module, and whose gradients come from autograd."""
+
+    module: nn.Module
+    received: Tensors
+
+    def epochs(self, epochs: Sequence[Sequence[Indices]]) -> list[float]:
+        return [self._epoch(batches) for batches in epochs]
+
+    def _epoch(self, batches: Sequence[Indices]) -> float:
+        total = torch.zeros((), device=self.job.inputs.device)
+        for indices in batches:
+            batch = torch.from_numpy(indices).to(self.job.inputs.device)
+            total += self.step(batch) * len(batch)
+        return float(total)
+
+    def step(self, batch: Tensor) -> Tensor:
+        """One SGD step on the images `batch` (int64 indices); returns the loss before it."""
+        work = self.job.work
+        loss = F.cross_entropy(self.module(self.job.inputs[batch]), self.job.labels[batch])
+        with torch.no_grad():
+            for name, g in self._gradients(loss).items():
+                theta = self.params[name]
+                # Never in place: autograd may hand out the same tensor for two parameters.
+                step = torch.add(g, theta, alpha=work.local.l2)
+                if work.proximal is not None and work.proximal.gradient == "exact":
+                    step.add_(theta - self.received[name], alpha=work.proximal.mu)
+                if name in self.masks:
+                    step.mul_(self.masks[name])
+                theta.sub_(self.velocity[name].mul_(work.local.momentum).add_(step), alpha=work.local.lr)
+        return loss.detach()
+
+    def mean_gradient(self, images: Tensor, temperature: float = 1.0) -> dict[str, Tensor]:
+        self.module.eval()
+        total = {name: torch.zeros_like(value) for name, value in self.params.items()}
+        for chunk in torch.split(images, 256):
+            outputs = self.module(self.job.inputs[chunk]) / temperature
+            loss = F.cross_entropy(outputs, self.job.labels[chunk], reduction="sum")
+            for name, g in self._gradients(loss).items():
+                total[name] += g / len(images)
+        self.module.train()
+        return total
+
+    def differentiable(self) -> tuple[nn.Module, dict[str, nn.Parameter]]:
+        return self.module, dict(self.module.named_parameters())
+
+    def expose(self) -> None:
+        """Nothing to do: the parameters are the module's own."""
+
+    def final(self, positions: Positions | None) -> dict[str, Tensor]:
+        weights = {name: value.detach().cpu().clone() for name, value in self.params.items()}
+        here = {name: mask.cpu() for name, mask in self.masks.items()}
+        return packed(weights, positions_of(here) if positions is None else positions)
+
+    def adopt(self, masks: Masks) -> None:
+        self.masks = masks
+
+    def buffers(self) -> dict[str, Tensor]:
+        return {name: value.detach().cpu().clone() for name, value in persistent_buffers(self.module)}
+
+    def _gradients(self, loss: Tensor) -> dict[str, Tensor]:
+        """The gradient of every parameter that is trained and that the loss depends on."""
+        trained = {name: value for name, value in self.params.items() if value.requires_grad}
+        gradients = torch.autograd.grad(loss, list(trained.values()), allow_unused=True)
+        return {name: g for name, g in zip(trained, gradients, strict=True) if g is not None}
+
+
+def train_client(module: nn.Module, job: Job) -> Outcome:
+    """Carry out one job in `module`, whose tensors are overwritten."""
+    begun = beginning(module, job)
+    device = job.inputs.device
+    load(module, begun.weights, job.broadcast.buffers)
+    module.train()
+    params: dict[str, Tensor] = dict(module.named_parameters())
+    client = TorchClient(
+        job=begun.job,
+        masks={name: mask.to(device) for name, mask in begun.masks.items()},
+        params=params,
+        velocity={name: torch.zeros_like(value) for name, value in params.items()},
+        module=module,
+        received={name: value.detach().clone() for name, value in params.items()},
+    )
+    cuda = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=cuda), lone_images(module, f"client {job.client}"):
+        torch.manual_seed(torch_seed(job.seed, f"torch {job.broadcast.round} {job.client}"))
+        loss = train(client) if job.work.train else 0.0
+    return outcome(client, loss)

@@ -1,0 +1,220 @@
+"""A SuperLink and SuperNodes on this machine, on loopback, that end with the block that began them."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from types import TracebackType
+
+from feddst.errors import FlowerError
+from feddst.flower.config import Value
+from feddst.flower.deployment.certificates import Certificates, NodeKey, make_certificates, make_node_key
+from feddst.flower.deployment.command_line import (
+    ask,
+    environment,
+    program,
+    write_connection,
+    write_values,
+)
+from feddst.flower.deployment.ports import HOST, answers, free_ports
+from feddst.flower.deployment.private import make_private, open_private
+from feddst.flower.deployment.runs import RunEnd, begin, end_of, follow
+from feddst.flower.deployment.services import Service, stop
+from feddst.flower.deployment.signals import Signals
+
+START = 60.0
+"""Seconds that a process has to start in."""
+REJOIN = 90.0
+"""Seconds after which a SuperNode that was killed must have been let in again."""
+_STILL_ONLINE = "[code: 2004]"
+
+
+class LocalDeployment:
+    """While this is entered, a SuperLink and `nodes` SuperNodes run, with all their files in `folder`.
+
+    `secure` means TLS, and SuperNodes known by their keys, all made here and now. Every node is told `partition-id`,
+    `num-partitions` and `state-dir`, a directory of its own that outlives its process, and what `node_config` has
+    for its partition id. The SuperLink listens on `port`, by default a free one; `nodes_connect_to` is the address
+    that SuperNodes are told instead of it, for something that sits between. The command line of node i begins with
+    the words that `prefix(i)` gives, for something that the node is to run in. `signals` are those of a caller who has
+    more to do after the processes have ended.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        nodes: int,
+        *,
+        secure: bool = True,
+        node_config: Mapping[int, Mapping[str, Value]] | None = None,
+        port: int | None = None,
+        nodes_connect_to: str | None = None,
+        prefix: Callable[[int], Sequence[str]] = lambda index: (),
+        signals: Signals | None = None,
+    ) -> None:
+        self.folder = folder.resolve()
+        make_private(self.folder)
+        self.home = self.folder / "home"
+        self.count = nodes
+        self.port = port if port is not None else free_ports(1)[0]
+        self.address = f"{HOST}:{self.port}"
+        self._node_config = node_config or {}
+        self._nodes_connect_to = nodes_connect_to or self.address
+        self._prefix = prefix
+        self._certificates = make_certificates(self.folder / "certificates") if secure else None
+        self.superlink = self._make_superlink()
+        self.nodes: list[Service] = []
+        self._strangers: list[Service] = []
+        self._signals = signals or Signals()
+        self._entered = ExitStack()
+        self._own_signals = signals is None
+
+    def __enter__(self) -> "LocalDeployment":
+        if self._own_signals:
+            self._entered.enter_context(self._signals)
+        try:
+            write_connection(self.home, self.address, self._certificates.authority if self._certificates else None)
+            self.start_superlink()
+            ports = free_ports(self.count)
+            self.nodes = [self._make_node(index, port) for index, port in enumerate(ports)]
+            for node in self.nodes:
+                node.start()
+            for node in self.nodes:
+                _wait_for_node(node)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End every process of this deployment, in an order that signals may hasten and never break off.
+
+        The server's app is first: left alone it would play the rounds to come without clients. What it has written
+        can be gone on with at any moment. Nodes are next, as they say goodbye to the SuperLink.
+        """
+        self._signals.stopping = True
+        try:
+            with suppress(FlowerError, ProcessLookupError):  # there is none, or it has just ended
+                self.kill_server_app()
+            stop([*self.nodes, *self._strangers], self._in_a_hurry)
+        finally:
+            stop([self.superlink], self._in_a_hurry)
+            self._entered.close()
+
+    def run_app(
+        self,
+        app: Path,
+        run_config: Mapping[str, Value] | None = None,
+        *,
+        seconds: float,
+        on_line: Callable[[str], None] = lambda line: None,
+    ) -> RunEnd:
+        """Run the Flower app in a directory to its end, handing each line that the ServerApp writes to `on_line`.
+
+        Raises if the run cannot begin, if it has not ended in time, or if the SuperLink ends before it does. Whatever
+        error is raised, by `on_line` too, the run is stopped; on a signal the whole deployment is, with `stop`.
+        """
+        run = begin(self.home, app, run_config or {})
+        try:
+            follow(self.home, run, self.folder / "logs" / f"run-{run}.log", on_line, self.superlink, seconds)
+            return end_of(self.home, run)
+        except Exception:
+            with suppress(FlowerError):
+                ask(self.home, "stop", run)
+            raise
+
+    def start_superlink(self) -> None:
+        """Start the SuperLink, again after it was killed: it knows its runs and nodes from its database."""
+        self.superlink.start()
+        self.superlink.wait_until(lambda: answers(self.port), START)
+
+    def kill_superlink(self) -> None:
+        """SIGKILL to the SuperLink and the ServerApp."""
+        self.superlink.kill()
+
+    def kill_server_app(self) -> None:
+        """SIGKILL to the process of the ServerApp alone."""
+        os.kill(self.superlink.child("flwr-serverapp"), signal.SIGKILL)
+
+    def start_node(self, index: int) -> None:
+        """Start a SuperNode again after it was killed, with the same key, configuration and state directory.
+
+        The SuperLink lets nobody in with a key whose node it believes to be online, which it does until it has missed
+        two heartbeats, up to a minute after the kill. So this asks again and again. Without keys it is at once.
+        """
+        node, deadline = self.nodes[index], time.monotonic() + REJOIN
+        while True:
+            node.start()
+            try:
+                return _wait_for_node(node)
+            except FlowerError:
+                if _STILL_ONLINE not in node.output() or time.monotonic() > deadline:
+                    raise
+            time.sleep(2.0)
+
+    def kill_node(self, index: int) -> None:
+        """SIGKILL to a SuperNode and its ClientApp."""
+        self.nodes[index].kill()
+
+    def add_stranger(self) -> Service:
+        """Start one more SuperNode, with a key that nobody registered, and do not wait for it."""
+        name = f"stranger-{len(self._strangers)}"
+        key = make_node_key(self.folder / "nodes" / name, "key") if self._certificates else None
+        stranger = self._node_service(name, self.count, free_ports(1)[0], key)
+        self._strangers.append(stranger)
+        stranger.start()
+        return stranger
+
+    def _in_a_hurry(self) -> bool:
+        return self._signals.hurry
+
+    def _make_superlink(self) -> Service:
+        database = self.folder / "superlink.db"
+        open_private(database).close()  # what SQLite puts beside it is as private
+        command = [program("flower-superlink"), "--host", HOST, "--port", str(self.port)]
+        command += ["--database", str(database), "--disable-runtime-dependency-installation"]
+        command += _server_security(self._certificates)
+        return Service("the SuperLink", command, environment(self.home), self.folder / "logs" / "superlink.log")
+
+    def _make_node(self, index: int, port: int) -> Service:
+        name = f"node-{index}"
+        key = None
+        if self._certificates is not None:
+            key = make_node_key(self.folder / "nodes" / name, "key")
+            ask(self.home, "supernode", "register", str(key.public))
+        return self._node_service(name, index, port, key)
+
+    def _node_service(self, name: str, partition: int, port: int, key: NodeKey | None) -> Service:
+        folder = self.folder / "nodes" / name
+        make_private(folder / "state")
+        config: dict[str, Value] = {"partition-id": partition, "num-partitions": self.count}
+        config |= {"state-dir": str(folder / "state"), **self._node_config.get(partition, {})}
+        command = [program("flower-supernode"), "--superlink", self._nodes_connect_to]
+        command += ["--host", HOST, "--port", str(port)]
+        command += ["--node-config", str(write_values(folder / "config.toml", config))]
+        if self._certificates is None or key is None:
+            command += ["--insecure"]
+        else:
+            command += ["--root-certificates", str(self._certificates.authority)]
+            command += ["--auth-supernode-private-key", str(key.private)]
+        command = [*self._prefix(partition), *command]
+        return Service(f"SuperNode {name}", command, environment(folder / "home"), self.folder / "logs" / f"{name}.log")
+
+
+def _server_security(files: Certificates | None) -> list[str]:
+    if files is None:
+        return ["--insecure"]
+    words = ["--ssl-ca-certfile", str(files.authority), "--ssl-certfile", str(files.certificate)]
+    return [*words, "--ssl-keyfile", str(files.key), "--enable-supernode-auth"]
+
+
+def _wait_for_node(node: Service) -> None:
+    """A SuperNode writes its id once the SuperLink has let it in."""
+    node.wait_until(lambda: "SuperNode ID:" in node.output(), START)

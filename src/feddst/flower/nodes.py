@@ -1,0 +1,116 @@
+"""Which node serves which client, as the nodes themselves say when they are asked."""
+
+import logging
+import time
+
+from flwr.app import Message
+from flwr.serverapp import Grid
+
+from feddst.clients.task import Failure
+from feddst.errors import FlowerError
+from feddst.flower.message_client import Answer, Post
+from feddst.flower.messages import hello_letter, read_introduction
+from feddst.runtime.wording import counted
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY = 2.0
+"""Seconds between two looks for new nodes."""
+AGAIN = 30.0
+"""Seconds after which a node that has not said who it is, or could not, is asked again."""
+
+
+class Nodes:
+    """Asks every new node which client it is. `images` is where it notes how many images each client says it has."""
+
+    def __init__(
+        self, grid: Grid, post: Post, clients: int, images: dict[int, int], *, most_images: int, ttl: float
+    ) -> None:
+        self._grid = grid
+        self._post = post
+        self._clients = clients
+        self._most_images = most_images
+        self._ttl = ttl
+        self._client_of: dict[int, int] = {}
+        self._node_of: dict[int, int] = {}
+        self._asked: dict[str, tuple[int, float]] = {}
+        self._when: dict[int, float] = {}
+        self._looked = float("-inf")
+        self._images = images
+
+    def of(self, client: int) -> int | None:
+        """The node that serves a client now: of several the one that came last."""
+        return self._node_of.get(client)
+
+    def gather(self, patience: float) -> None:
+        """Wait until every client is there, or, after so many seconds, go on with those that are."""
+        end = time.monotonic() + patience
+        self.look()
+        while len(self._node_of) < self._clients and time.monotonic() < end:
+            self._post.pause()
+            self.look()
+        if not self._node_of:
+            raise FlowerError(f"none of {counted(self._clients, 'client')} has come within {patience:g} s")
+        if len(self._node_of) < self._clients:
+            log.warning("going on with %d of %d clients", len(self._node_of), self._clients)
+
+    def look(self) -> None:
+        """Ask who is new, at most every few seconds, and hear who has answered."""
+        now = time.monotonic()
+        if now >= self._looked + LOOK_EVERY:
+            self._looked = now
+            self._ask(set(self._grid.get_node_ids()), now)
+        for answers in self._post.collect(list(self._asked)):
+            for answer in answers:
+                self._hear(answer)
+
+    def doubt(self, client: int) -> None:
+        """Ask the node that serves a client once more which one it is."""
+        node = self._node_of.get(client)
+        if node is not None:
+            del self._client_of[node]
+            self._when.pop(node, None)
+            self._looked = float("-inf")
+            self._settle()
+
+    def _ask(self, there: set[int], now: float) -> None:
+        self._client_of = {node: client for node, client in self._client_of.items() if node in there}
+        self._when = {node: when for node, when in self._when.items() if node in there and when > now - AGAIN}
+        # Who is slow may still answer what it was asked first.
+        self._asked = {
+            name: (node, when) for name, (node, when) in self._asked.items() if node in there and when > now - self._ttl
+        }
+        new = sorted(there - self._when.keys() - self._client_of.keys())
+        sent = self._post.send([hello_letter(node, self._ttl) for node in new])
+        self._asked |= {name: (node, now) for name, node in zip(sent, new, strict=True) if name}
+        self._when |= dict.fromkeys(new, now)
+        self._settle()
+
+    def _hear(self, answer: Answer) -> None:
+        """Note what a node says of itself; nothing where nobody asked, or it has answered before."""
+        node, _ = self._asked.pop(answer.name, (None, None))
+        if node is None:
+            return
+        if answer.message is None:
+            log.warning("node %d cannot be used: %s", node, answer.fault)
+        else:
+            self._note(node, answer.message)
+
+    def _settle(self) -> None:
+        self._node_of = {client: node for node, client in self._client_of.items()}
+
+    def _note(self, node: int, message: Message) -> None:
+        said = read_introduction(message)
+        if isinstance(said, Failure):
+            log.warning("node %d cannot be used: %s", node, said.reason)
+        elif said.client >= self._clients:
+            log.warning("node %d says it is client %d, but there are %d", node, said.client, self._clients)
+        elif not 1 <= said.images <= self._most_images:
+            log.warning("node %d, client %d, says it has %d images", node, said.client, said.images)
+        else:
+            before = self._node_of.get(said.client)
+            if before is not None and before != node:
+                log.warning("node %d takes the place of node %d as client %d", node, before, said.client)
+            self._client_of[node] = said.client
+            self._images[said.client] = said.images
+            self._node_of[said.client] = node

@@ -1,0 +1,8 @@
+"""One run: its config, the round loop, checkpoints and metrics."""
+
+from feddst.runtime.config import CohortConfig, RunConfig
+from feddst.runtime.configure import configure
+from feddst.runtime.metrics import Row, Summary
+from feddst.runtime.session import Result, run
+
+__all__ = ["CohortConfig", "Result", "Row", "RunConfig", "Summary", "configure", "run"]

@@ -1,0 +1,46 @@
+"""Who takes part in a round, and how much of the work each of them manages."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from feddst.core import ClientWork, ServerState, generator
+from feddst.methods import Method
+from feddst.runtime.config import CohortConfig
+
+
+@dataclass(frozen=True)
+class Participant:
+    """A client of a round; `work` is None for a straggler whose method has no use for partial work."""
+
+    client: int
+    work: ClientWork | None
+
+
+def participants(method: Method, state: ServerState, config: CohortConfig, clients: int) -> list[Participant]:
+    """The clients of this round, with what each will do."""
+    draws = generator(state.seed, "cohort", state.round)
+    replace = config.sampling == "with-replacement"
+    sampled = draws.choice(clients, size=config.size, replace=replace).astype(np.int64)
+    cohort = method.cohort(state, sampled)
+    slow = _straggling_epochs(state, config, cohort, method.local.epochs)
+    return [Participant(client, _manageable(method, state, client, slow.get(i))) for i, client in enumerate(cohort)]
+
+
+def _straggling_epochs(state: ServerState, config: CohortConfig, cohort: list[int], epochs: int) -> dict[int, int]:
+    """For each straggler's place in the cohort, how many epochs it manages: 1 … E−1, all equally likely."""
+    count = round(config.stragglers * len(cohort)) if epochs > 1 and state.round > 0 else 0
+    draws = generator(state.seed, "stragglers", state.round)
+    places = draws.choice(len(cohort), size=count, replace=False)
+    return (
+        {int(place): int(managed) for place, managed in zip(places, draws.integers(1, epochs, count), strict=True)}
+        if count
+        else {}
+    )
+
+
+def _manageable(method: Method, state: ServerState, client: int, managed: int | None) -> ClientWork | None:
+    work = method.work(state, client)
+    if managed is None:
+        return work
+    return work.shortened(managed) if method.accepts_partial else None

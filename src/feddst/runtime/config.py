@@ -1,0 +1,232 @@
+"""A run's config: groups of options declared where they are used, put together here."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from feddst.core import Growth, LocalTraining, Proximal
+from feddst.core.keys import LARGEST_SEED
+from feddst.data import DataConfig
+from feddst.engines import EngineConfig
+from feddst.errors import OptionError
+from feddst.methods import (
+    METHODS,
+    Adaptive,
+    Ballot,
+    Lottery,
+    Method,
+    OneShot,
+    OwnGroups,
+    Reconfiguration,
+    ServerMomentum,
+    SharedLayers,
+    Sprouting,
+    Votes,
+    own_defaults,
+)
+from feddst.models import ModelConfig
+from feddst.options import flatten, hint, one_of, option, updated, validate
+from feddst.runtime.metrics import Accounting
+from feddst.sparsity import Sparsity, Timetable
+from feddst.wire import WireConfig, broadcast_codecs, general_codecs
+
+CHANGEABLE = frozenset({"rounds", "cap_gib", "min_clients", "engine.workers"})
+"""What may differ when a run is resumed: how far it goes, what stops it, and how many clients train at once."""
+
+
+@dataclass(frozen=True)
+class CohortConfig:
+    """Who takes part in a round."""
+
+    size: int = option(20, "clients in a round", at_least=1)
+    sampling: Literal["without-replacement", "with-replacement"] = option(
+        "without-replacement", "how a round's clients are drawn; with replacement is the published code's way"
+    )
+    stragglers: float = option(
+        0.0, "share of a round's clients that manage only some of their epochs", at_least=0, at_most=1
+    )
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """One run of one method. Made by hand it has the shared defaults; `configure` gives it those of its method too."""
+
+    method: str = option("feddst", "the method: `feddst methods` lists them")
+    seed: int = option(0, "every random draw of the run follows from this", at_least=0, at_most=LARGEST_SEED)
+    rounds: int = option(200, "stop after this many rounds; 0: only at the upload cap", at_least=0)
+    cap_gib: float = option(
+        0.0, "stop before the upload, as `accounting` counts it, passes this many GiB; 0: no cap", at_least=0
+    )
+    accounting: Accounting = option(
+        "measured",
+        "what caps, tables and plots count as upload: bytes sent, the paper's formula, or the published code's sum",
+    )
+    min_clients: int = option(
+        1,
+        "a round with fewer updates changes nothing; if clients failed in it, it does not count, and three such rounds "
+        "in a row end the run as failed",
+        at_least=1,
+    )
+    averaged: float = option(
+        0.0,
+        "what is tested and exported is a moving average of the model, of which this share stays each round; training "
+        "goes on from the last model, and clients' own models are not averaged; 0: the last model itself",
+        at_least=0,
+        below=1,
+    )
+    eval_every: int = option(5, "evaluate every this many rounds, and after the last", at_least=1)
+    personal_images: int = option(
+        200, "test at most this many images on each client's own model, if the method makes such", at_least=1
+    )
+    checkpoint_every: int = option(10, "write a checkpoint every this many rounds, and after the last", at_least=1)
+    data: DataConfig = DataConfig()
+    model: ModelConfig = ModelConfig()
+    cohort: CohortConfig = CohortConfig()
+    local: LocalTraining = LocalTraining()
+    sparsity: Sparsity = Sparsity()
+    readjust: Timetable = Timetable()
+    growth: Growth = Growth()
+    ballot: Ballot = Ballot()
+    sprout: Sprouting = Sprouting()
+    proximal: Proximal = Proximal()
+    server: ServerMomentum = ServerMomentum()
+    adaptive: Adaptive = Adaptive()
+    oneshot: OneShot = OneShot()
+    prunefl: Reconfiguration = Reconfiguration()
+    lottery: Lottery = Lottery()
+    lg: SharedLayers = SharedLayers()
+    sign: Votes = Votes()
+    own: OwnGroups = OwnGroups()
+    wire: WireConfig = WireConfig()
+    engine: EngineConfig = EngineConfig()
+
+    def group(self, name: str) -> Any:
+        """The group of options of this name, of this package or of a registered method."""
+        return self.own[name] if name in self.own.kinds else getattr(self, name)
+
+    def check(self) -> None:
+        """Raise `OptionError` at the first value that is not allowed."""
+        validate(self)
+        self.data.check()
+        method = make_method(self)
+        method.check()
+        if not self.rounds and not self.cap_gib:
+            raise OptionError("rounds is 0 and so is cap_gib: the run would never stop; set one of them")
+        if self.cohort.sampling == "without-replacement" and self.cohort.size > self.data.clients:
+            raise OptionError(f"cohort.size must be at most data.clients ({self.data.clients}), got {self.cohort.size}")
+        if self.min_clients > self.cohort.size:
+            raise OptionError(f"min_clients must be at most cohort.size ({self.cohort.size}), got {self.min_clients}")
+        if self.wire.feedback and self.cohort.sampling == "with-replacement":
+            raise OptionError(
+                "with wire.feedback, cohort.sampling must be without-replacement, got 'with-replacement': "
+                "a client drawn twice in a round would send twice what it has kept"
+            )
+        self.wire.check()
+        self._refuse_codecs(method)
+        self.engine.torch_device()
+
+    def _refuse_codecs(self, method: Method) -> None:
+        """Raise if a codec that the method does not fix itself would spoil values.
+
+        One for votes spoils all, one for the largest changes those that are no changes: models, and gradients, which
+        are reported by the codec of updates. In float16 squares of gradients would be 0.
+        """
+        updates = broadcast_codecs() if method.reads_gradients else general_codecs()
+        if method.reads_squares:
+            updates = {name: codec for name, codec in updates.items() if name != "float16"}
+        for name, codec, allowed in (
+            ("wire.values", self.wire.values, updates),
+            ("wire.download", self.wire.download, broadcast_codecs()),
+        ):
+            if codec not in allowed and method.pins.get(name) != codec:
+                raise OptionError(f"{name} must be {one_of(allowed)} for {self.method}, got {codec!r}")
+
+
+OwnGroups.reserved |= {"flower", *(field.name for field in dataclasses.fields(RunConfig))}
+
+
+def config_of(values: Mapping[str, Any]) -> RunConfig:
+    """The config of a run with these options by dotted name; the others have their method's own defaults."""
+    method = values.get("method", RunConfig.method)
+    return updated(RunConfig(), {**usual_for(method), **values})
+
+
+def usual_for(method: Any) -> dict[str, Any]:
+    """What the method of this name, if it is one, has instead of the shared defaults, by dotted name."""
+    return own_defaults(METHODS[method]) if isinstance(method, str) and method in METHODS else {}
+
+
+def with_pins(config: RunConfig) -> RunConfig:
+    """The config with what its method fixes by definition."""
+    return updated(config, method_named(config.method).pins)
+
+
+def make_method(config: RunConfig) -> Method:
+    """The method that a config names, with its groups of options and what it pins."""
+    kind = method_named(config.method)
+    config = with_pins(config)
+    return kind(**{field.name: config.group(field.name) for field in dataclasses.fields(kind)})
+
+
+def method_named(name: str) -> type[Method]:
+    """The method of this name, or an error with the nearest one."""
+    if name not in METHODS:
+        raise OptionError(f"method must be {one_of(METHODS)}, got {name!r}{hint(name, METHODS)}")
+    return METHODS[name]
+
+
+def refuse_ineffective(methods: Iterable[str], given: Mapping[str, Any]) -> None:
+    """Raise if an option that the user gave does nothing for any of these methods, or contradicts one."""
+    kinds = [method_named(name) for name in methods]
+    names = ", ".join(kind.name for kind in kinds)
+    for name, value in given.items():
+        if not affects(name, kinds):
+            raise OptionError(f"{name} has no effect on {names}")
+        if all(kind.pins.get(name, value) != value for kind in kinds):
+            raise OptionError(f"{name} is fixed at {kinds[0].pins[name]} by {names}, got {value}")
+
+
+def affects(option: str, kinds: Iterable[type[Method]]) -> bool:
+    """Whether an option does something for any of these methods: it is theirs, or not of methods at all."""
+    used = {field.name for kind in kinds for field in dataclasses.fields(kind)}
+    optional = {field.name for kind in METHODS.values() for field in dataclasses.fields(kind)}
+    return option.partition(".")[0] not in optional - used
+
+
+def reaches(stored: RunConfig, wanted: RunConfig) -> bool:
+    """Whether a run that ended as `stored` says has gone as far as `wanted` asks; 0 is without end."""
+    limits = ((stored.rounds, wanted.rounds), (stored.cap_gib, wanted.cap_gib))
+    return all(old == new or old == 0 or (new != 0 and old >= new) for old, new in limits)
+
+
+def options_to_store(config: RunConfig) -> dict[str, Any]:
+    """Every option of a config by dotted name, for a file or a digest that outlives what is installed today.
+
+    A group that another package declares is left out where the method does not have it and nobody has changed it.
+    """
+    used = {field.name for field in dataclasses.fields(method_named(config.method))}
+    idle = set(config.own.kinds) - used - set(dict(config.own.changed))
+    return {name: value for name, value in flatten(config).items() if name.partition(".")[0] not in idle}
+
+
+def stored_options(values: Mapping[str, Any]) -> RunConfig:
+    """The config that a file holds by dotted name, of this version or an earlier one."""
+    # Versions that did not write engine.kind had the reference engine alone: a run goes on with the bits it began with.
+    stored = {"engine.kind": "reference", **values}
+    try:
+        if isinstance(method := stored.get("method"), str):
+            method_named(method)  # first of all: without the method, its options are not known either
+        return updated(RunConfig(), stored)
+    except OptionError as error:
+        raise OptionError(f"{error}; a plugin that was there when it was written may be missing") from None
+
+
+def differences(stored: RunConfig, wanted: RunConfig) -> list[str]:
+    """Options that differ between two configs beyond what a resumed run may change."""
+    old, new = flatten(with_pins(stored)), flatten(with_pins(wanted))
+    return [
+        f"{name} was {old[name]!r}, now {new[name]!r}"
+        for name in old
+        if name not in CHANGEABLE and old[name] != new[name]
+    ]

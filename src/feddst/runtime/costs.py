@@ -1,0 +1,199 @@
+"""What a run has cost so far: bytes as they were sent, bits by formula, and FLOPs.
+
+The paper charges 32(1−S)n bits a client a round each way, and n bits more when a mask travels, where n counts
+weights and biases. The published code charges 32 bits for each active weight and each bias, for a mask (1−S)·w
+bits up and w bits down, where w counts prunable weights, and adds costs up only when it evaluates: a client that
+took part twice since the last evaluation is charged once.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from feddst.core import ClientWork, Tensors
+from feddst.models import forward_flops, training_flops
+from feddst.wire import Reference
+from feddst.wire.header import SIZE as HEADER_BYTES
+
+Formula = Literal["paper", "published"]
+
+
+@dataclass
+class Traffic:
+    """Bytes sent one way, and how many of them were masks and headers.
+
+    The rest are values, buffers and the zeros between sections, and all of what could not be used.
+    """
+
+    total: int = 0
+    masks: int = 0
+    headers: int = 0
+
+    def add(self, payload: int, mask: int) -> None:
+        """One more payload, with a mask section of so many bytes."""
+        self.total += payload
+        self.masks += mask
+        self.headers += HEADER_BYTES
+
+    def add_unused(self, size: int) -> None:
+        """Something that came too late or was refused, and so was not taken apart."""
+        self.total += size
+
+
+@dataclass(frozen=True)
+class Forward:
+    """FLOPs of one forward pass for one image, two each multiply-add: as if nothing were masked, and as masks are."""
+
+    dense: int
+    sparse: int
+
+
+@dataclass
+class Ledger:
+    """Running totals. All whole numbers, so that a resumed run adds up to the same.
+
+    `up` and `down` are what was really sent. The bits follow `formula`, with so many of them a value each way (the
+    published code always counts 32). `layers` are the sizes of the prunable layers. `unsettled` holds, for the
+    published way of adding up, what each client has been charged since the last scheduled evaluation.
+    """
+
+    formula: Formula
+    layers: Mapping[str, int]
+    multiply_adds: Mapping[str, int]
+    up_width: float = 32
+    down_width: float = 32
+    up: Traffic = field(default_factory=Traffic)
+    down: Traffic = field(default_factory=Traffic)
+    upload_bits: int = 0
+    download_bits: int = 0
+    flops_dense: int = 0
+    flops_sparse: int = 0
+    mask_travels_down: bool = True
+    unsettled: dict[str, dict[int, int]] = field(default_factory=lambda: {"upload": {}, "download": {}})
+    _priced: tuple[object, tuple[int, int, int]] = (None, (0, 0, 0))
+
+    def upload_price(self, sent: Reference, work: ClientWork, own: Mapping[str, int] | None) -> int:
+        """The bits of an update; `own` is how many weights the client's masks keep, if it sends some of its own."""
+        active = sent.active if own is None else own
+        everything = sent.broadcast.params
+        params = {name: value for name, value in everything.items() if work.train and name not in work.keep}
+        extras = len(work.report) * sum(value.numel() for value in everything.values())
+        mask = 0 if own is None else self._mask_bits(params, active, down=False)
+        return self._value_bits(params, active, self.up_width) + mask + round(self.up_width * extras)
+
+    def upload_bound(self, sent: Reference, work: ClientWork) -> int:
+        """The most bits that a client with these orders can upload."""
+        own_mask = work.readjust is not None or work.ticket is not None
+        return self.upload_price(sent, work, sent.active if own_mask else None)
+
+    def download_price(self, sent: Reference) -> int:
+        """The bits of one broadcast."""
+        params = sent.broadcast.params
+        mask = self._mask_bits(params, sent.active, down=True) if sent.active and self.mask_travels_down else 0
+        return self._value_bits(params, sent.active, self.down_width) + mask
+
+    def book_upload(self, client: int, bits: int) -> None:
+        """A client's update arrived."""
+        self.upload_bits += self._owed("upload", client, bits)
+
+    def book_download(self, client: int, bits: int) -> None:
+        """A client received the broadcast."""
+        self.download_bits += self._owed("download", client, bits)
+
+    def charge_training(self, work: ClientWork, active: Mapping[str, int], images: int) -> None:
+        """One client trained with so many active weights in its masked layers.
+
+        A readjustment or a report adds a gradient that is dense in the weights alone.
+        """
+        key = tuple(active.items())
+        if key != self._priced[0]:
+            self._priced = (key, self._flops(self._densities(active)))
+        dense, sparse, mixed = self._priced[1]
+        passes = images * _epochs(work)
+        self.flops_dense += passes * dense
+        self.flops_sparse += passes * sparse + _images_differentiated(work, images) * mixed
+
+    def forward(self, active: Mapping[str, int]) -> Forward:
+        """What a forward pass costs with so many active weights in the masked layers."""
+        dense, sparse = (forward_flops(self.multiply_adds, some) for some in ({}, self._densities(active)))
+        return Forward(dense, sparse)
+
+    def _densities(self, active: Mapping[str, int]) -> dict[str, float]:
+        return {name: count / self.layers[name] for name, count in active.items()}
+
+    def _flops(self, densities: Mapping[str, float]) -> tuple[int, int, int]:
+        """For an image: a dense training pass, one with these densities, and one with a dense gradient of weights."""
+        mixed = {name: (2 * densities.get(name, 1.0) + 1) / 3 for name in self.multiply_adds}
+        counts = self.multiply_adds
+        return training_flops(counts, {}), training_flops(counts, densities), training_flops(counts, mixed)
+
+    def close_round(self, *, mask_moved: bool, scheduled_evaluation: bool) -> None:
+        """The round is over."""
+        self.mask_travels_down = mask_moved
+        if scheduled_evaluation:
+            self.unsettled = {"upload": {}, "download": {}}
+
+    def as_dict(self) -> dict[str, Any]:
+        """The totals, for a checkpoint."""
+        names = ("upload_bits", "download_bits", "flops_dense", "flops_sparse", "mask_travels_down")
+        unsettled = {way: list(bits.items()) for way, bits in self.unsettled.items()}
+        sent = {"up": asdict(self.up), "down": asdict(self.down)}
+        return {name: getattr(self, name) for name in names} | {"unsettled": unsettled} | sent
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Continue from totals that `as_dict` gave."""
+        totals = dict(saved)
+        self.up, self.down = Traffic(**totals.pop("up")), Traffic(**totals.pop("down"))
+        self.unsettled = {way: dict(bits) for way, bits in totals.pop("unsettled").items()}
+        for name, value in totals.items():
+            setattr(self, name, value)
+
+    def _owed(self, way: str, client: int, bits: int) -> int:
+        """What a charge adds to the total: all of it, or (published) what exceeds the charge that it overwrites."""
+        if self.formula == "paper":
+            return bits
+        before = self.unsettled[way].get(client, 0)
+        self.unsettled[way][client] = bits
+        return bits - before
+
+    def _value_bits(self, params: Tensors, kept: Mapping[str, int], width: float) -> int:
+        n, prunable, active = self._counts(params, kept)
+        if self.formula == "published":
+            return 32 * (n - prunable + active)
+        return round(width * n * (active / prunable if prunable else 1))
+
+    def _mask_bits(self, params: Tensors, kept: Mapping[str, int], *, down: bool) -> int:
+        n, prunable, active = self._counts(params, kept)
+        if self.formula == "paper":
+            return n
+        return prunable if down else active
+
+    def _counts(self, params: Tensors, kept: Mapping[str, int]) -> tuple[int, int, int]:
+        """How many values there are, how many of them prunable, and how many of those active."""
+        sizes = {name: size for name, size in self.layers.items() if name in params}
+        active = sum(kept.get(name, size) for name, size in sizes.items())
+        return sum(value.numel() for value in params.values()), sum(sizes.values()), active
+
+
+def _epochs(work: ClientWork) -> int:
+    """How often a client goes over its images, at most."""
+    if not work.train:
+        return 0
+    return work.local.epochs if work.settle is None else work.settle.rounds
+
+
+def _images_differentiated(work: ClientWork, images: int) -> int:
+    """How many images a client takes a dense gradient over, beside its training; a Hessian's product counts twice."""
+    batch = min(work.local.batch, images)
+    seen = 0 if work.settle is None else images * _epochs(work)
+    if work.readjust is not None and work.readjust.growth.rule == "gradient":
+        growth = work.readjust.growth
+        seen += min(images, growth.max_images) if growth.images == "all" else batch
+    for report in work.report:
+        if report.kind == "squared-gradient":
+            seen += images * _epochs(work)
+        if report.kind in ("squared-gradient", "kept"):
+            continue
+        looked_at = images if report.images in ("all", "minibatches") else batch
+        seen += looked_at * (2 if report.kind == "hessian-gradient" else 1)
+    return seen

@@ -1,0 +1,110 @@
+"""What is told of a run's rounds beyond their rows."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from feddst.core import Masks
+from feddst.models.spatial import Grid
+from feddst.runtime.details import Detail, LayerLife, PixelMap, accuracy_counts, unevaluated, write_detail
+from feddst.runtime.rounds import OpenRound
+
+
+class Chronicle:
+    """Makes the details of rounds, one after another.
+
+    `layers` are the sizes of the prunable layers in the model's order, `grids` is what the linear layers read, as
+    `input_grids` finds it.
+    """
+
+    def __init__(
+        self, layers: Mapping[str, int], grids: Mapping[str, Grid | None], first_round: int, eval_every: int
+    ) -> None:
+        self._layers = layers
+        self._grids = grids
+        self._first_round = first_round
+        self._eval_every = eval_every
+        self._digest = hashlib.blake2b(digest_size=8)
+        self._shown: PixelMap | None = None
+
+    def go_on_after(self, details: Sequence[Detail]) -> None:
+        """These have been told."""
+        self._digest = _digest_of(details, self._eval_every)
+        self._shown = next((one.inputs for one in reversed(details) if one.inputs is not None), None)
+
+    def tell(
+        self,
+        ended: OpenRound,
+        masks: Masks,
+        active: Mapping[str, int],
+        accuracies: NDArray[np.float64] | None,
+        *,
+        evaluation_due: bool,
+    ) -> Detail | None:
+        """What there is to tell of a round that ended with these masks and, if evaluated, these clients' accuracies."""
+        begins = ended.number == self._first_round
+        detail = Detail(
+            round=ended.number,
+            layers=self._lives(ended, active) if ended.mask_moved or begins else (),
+            clients=None if accuracies is None else accuracy_counts(accuracies),
+            inputs=self._new_picture(masks) if evaluation_due else None,
+        )
+        if not detail.tells:
+            return None
+        _tell(self._digest, detail, self._eval_every)
+        return detail
+
+    @property
+    def digest(self) -> str:
+        """A digest of all that was told, as `digest_of` makes it."""
+        return self._digest.hexdigest()
+
+    def _lives(self, ended: OpenRound, active: Mapping[str, int]) -> tuple[LayerLife, ...]:
+        apart = ended.total.apart()
+        return tuple(
+            LayerLife(name, size, active.get(name, size), *ended.moved.get(name, (0, 0)), apart.get(name))
+            for name, size in self._layers.items()
+        )
+
+    def _new_picture(self, masks: Masks) -> PixelMap | None:
+        """The first linear layer's mask, unless it was last shown just so, or its inputs have no places in an image."""
+        name = next((name for name in self._grids if name in masks), None)
+        grid = None if name is None else self._grids[name]
+        if name is None or grid is None:
+            return None
+        picture = PixelMap(name, shares(masks[name], grid))
+        if picture == self._shown:
+            return None
+        self._shown = picture
+        return picture
+
+
+def digest_of(details: Sequence[Detail], eval_every: int) -> str:
+    """A digest of what was told, without evaluations that were due only because the run ended there.
+
+    Those are taken back when the run goes on.
+    """
+    return _digest_of(details, eval_every).hexdigest()
+
+
+def _digest_of(details: Sequence[Detail], eval_every: int) -> "hashlib.blake2b":
+    digest = hashlib.blake2b(digest_size=8)
+    for detail in details:
+        _tell(digest, detail, eval_every)
+    return digest
+
+
+def _tell(digest: "hashlib.blake2b", detail: Detail, eval_every: int) -> None:
+    scheduled = detail.round % eval_every == 0
+    for lasting in [detail] if scheduled else unevaluated([detail], detail.round):
+        digest.update(write_detail(lasting).encode())
+
+
+def shares(mask: Tensor, grid: Grid) -> tuple[tuple[float, ...], ...]:
+    """By place, the share of the weights leaving it that a mask keeps; mask: bool [outputs, channels·height·width]."""
+    counts: list[list[int]] = mask.reshape(-1, *grid).sum((0, 1)).tolist()
+    weights = len(mask) * grid[0]
+    return tuple(tuple(round(count / weights, 3) for count in row) for row in counts)

@@ -1,0 +1,81 @@
+"""Rounds that come to nothing: which model a run goes back to, and when it gives up.
+
+A round with too few updates leaves the model as it was. One in which most of the clients that answered have diverged
+says that the model they were sent is not fit to be trained: the run goes back to the last one that was. Neither counts,
+unless all who were asked answered as they should; after a few such rounds in a row the run ends as failed.
+"""
+
+import logging
+from dataclasses import dataclass, replace
+
+from feddst.core import ServerState
+from feddst.errors import TrainingError
+from feddst.runtime.rounds import NAMED, OpenRound
+from feddst.runtime.wording import counted
+
+log = logging.getLogger(__name__)
+
+PATIENCE = 3
+"""So many rounds in a row may come to nothing, the last of which ends the run."""
+
+
+@dataclass
+class Recovery:
+    """What is remembered for that: the last model `sound` enough that most clients could train it.
+
+    `counted` is how many rounds were no failures, and `in_vain` how many have been since the last of these.
+    """
+
+    sound: ServerState | None = None
+    counted: int = 0
+    in_vain: int = 0
+
+    def note_use(self, before: ServerState) -> None:
+        """The updates of a round that began with this state were averaged."""
+        self._note(before.round, failed=False)
+        if before.round:
+            self.sound = before
+
+    def after(self, why: str, ended: OpenRound, before: ServerState, *, patient: bool) -> ServerState:
+        """The state after a round whose updates were not used, and why not; raises if the run cannot go on.
+
+        Without patience, where clients would do the same again, a first round that leaves nothing to go back to is the
+        last.
+        """
+        self._note(before.round, failed=bool(ended.refusals or ended.missing()))
+        if not before.round:
+            again = "; start it again" if patient else ""
+            asked = "the client that is to choose the first mask sent nothing that could be used"
+            raise TrainingError(f"round 0: {asked}: there is no mask to begin with{again}{_reasons(ended)}")
+        hopeless = not patient and self.sound is None and not ended.total.updates and bool(ended.refusals)
+        if hopeless or self.in_vain >= PATIENCE:
+            times = f", as did the {counted(self.in_vain - 1, 'round')} before it" if self.in_vain > 1 else ""
+            raise TrainingError(f"{why}: the round came to nothing{times}{_reasons(ended)}")
+        if not ended.mostly_diverged or self.sound is None:
+            log.warning("%s: the model stays as it is", why)
+            return before.next()
+        log.warning("%s: the model is again that of round %d, the last that could be trained", why, self.sound.round)
+        device = next(iter(before.params.values())).device
+        return replace(self.sound.to(device), round=before.round).next()
+
+    def _note(self, round: int, *, failed: bool) -> None:
+        """A round is over."""
+        self.in_vain = self.in_vain + 1 if failed else 0
+        self.counted += round > 0 and not failed
+
+
+def why_unused(ended: OpenRound, least: int) -> str:
+    """Why a round's updates are not averaged; empty if they are. `least` is how many there must be."""
+    if ended.mostly_diverged:
+        answered = counted(len(ended.arrivals), "client")
+        return f"round {ended.number}: {ended.diverged} of the {answered} that answered diverged"
+    if ended.total.updates < least:
+        return f"round {ended.number} has {counted(ended.total.updates, 'update')}, fewer than min_clients ({least})"
+    return ""
+
+
+def _reasons(ended: OpenRound) -> str:
+    """What is known of those whose updates there are not."""
+    found = [*ended.refusals, *ended.unsent.values()]
+    more = f"; and {len(found) - NAMED} more" if len(found) > NAMED else ""
+    return f"; {'; '.join(found[:NAMED])}{more}" if found else ""

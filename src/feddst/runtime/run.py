@@ -1,0 +1,455 @@
+"""One run in progress: its state, its totals, and the round it is in."""
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from feddst.clients import Assignment, Failure, Reply
+from feddst.core import (
+    Broadcast,
+    ClientState,
+    ClientWork,
+    ServerState,
+    SparseSum,
+    Tensors,
+    count_active,
+    generator,
+)
+from feddst.core.model import Densities
+from feddst.data import Federation, Roster
+from feddst.engines import Cohort, Evaluation, Exam, Member, Tally
+from feddst.engines.times import layer_times
+from feddst.errors import DamageError, OptionError, TrainingError, WireError
+from feddst.models import check_fit, initial_model, multiply_adds
+from feddst.models.norms import check_batch
+from feddst.models.spatial import input_grids
+from feddst.runtime.cohort import Participant, participants
+from feddst.runtime.config import RunConfig, make_method, with_pins
+from feddst.runtime.costs import Formula, Ledger
+from feddst.runtime.detail_log import Chronicle, digest_of
+from feddst.runtime.details import Detail, unevaluated
+from feddst.runtime.ema import with_average
+from feddst.runtime.evaluation import Examiner
+from feddst.runtime.metrics import GIB, Row, Summary, summarise
+from feddst.runtime.reception import Reception
+from feddst.runtime.recovery import Recovery, why_unused
+from feddst.runtime.rounds import NAMED, Arrival, Given, OpenRound
+from feddst.runtime.rows import row_of
+from feddst.runtime.storage import Checkpoint, RunDirectory, identity_of
+from feddst.runtime.warnings import emptied
+from feddst.runtime.wording import counted
+from feddst.wire import (
+    LARGEST_WEIGHT,
+    Asked,
+    Downlink,
+    MaskFacts,
+    MaskHistory,
+    Reference,
+    check_size,
+    largest_update,
+    mask_bytes,
+    model_layout,
+    nominal_bits,
+)
+
+log = logging.getLogger(__name__)
+
+AUDIT_EVERY = 50
+"""Where an engine counts bytes instead of writing them, it does both in one of so many rounds, drawn at random."""
+
+
+class Run:
+    """Goes through rounds as the loop tells it: `open_round`, `receive`, `close_round`, `record`.
+
+    For engines that train whole cohorts `open_cohort` and `receive_all` stand in for the first two.
+
+    A round that comes to nothing leaves the model as it was, or as it last could be trained, and does not count.
+    Several in a row end the run: the first, if there is nothing to go back to, unless clients are `strangers`, on
+    machines of their own, who may do better the next time. `spare` clients are asked in each round beyond those that
+    are needed.
+
+    `stopped_by` is `rounds` or `cap` once the run has come to its end, else empty.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        federation: Federation | Roster,
+        module: nn.Module,
+        directory: RunDirectory | None = None,
+        *,
+        strangers: bool = False,
+        spare: int = 0,
+    ) -> None:
+        config = with_pins(config)
+        model = initial_model(module, prunable=config.model.prunable, dense=config.model.dense)
+        self.config = config
+        self.federation = federation
+        self.method = make_method(config)
+        example = federation.example
+        check_fit(module, example, federation.num_classes)
+        check_batch(module, example, config.local.batch)
+        costs = partial(layer_times, config.engine, module, example, config.local.batch, model.layers)
+        self.state = self.method.init(replace(model, layer_times=costs), config.seed)
+        self.clients: dict[int, ClientState] = {}
+        self.rows: list[Row] = []
+        self.directory = directory
+        self._strangers = strangers
+        size = config.cohort.size + spare
+        if config.cohort.sampling == "without-replacement":
+            size = min(size, federation.num_clients)
+        self._cohort = replace(config.cohort, size=size)
+        self.spare = size - config.cohort.size
+        self._first_round = self.state.round
+        self._prunable = {layer.name: layer.size for layer in model.layers}
+        check_size(model_layout(model.params, model.buffers))
+        formula: Formula = "published" if config.accounting == "published" else "paper"
+        up, down = nominal_bits(config.wire.values), nominal_bits(config.wire.download)
+        self._ledger = Ledger(formula, self._prunable, multiply_adds(module, example), up, down)
+        self._examiner = Examiner(self.method, federation, config.seed, config.personal_images)
+        self._identity, self._chronicle = "", None
+        if directory is not None:
+            self._identity = identity_of(model, federation)
+            grids = input_grids(module, example)
+            self._chronicle = Chronicle(self._prunable, grids, self._first_round, config.eval_every)
+        self._history = MaskHistory(config.wire.remember)
+        self._open: OpenRound | None = None
+        self._facts: MaskFacts | None = None
+        self._coming: tuple[ServerState, list[Participant]] | None = None
+        self._recovery = Recovery()
+        self.stopped_by = self._why_stop()
+        if self.stopped_by:
+            least = self._next_upload() / GIB
+            raise OptionError(
+                f"cap_gib must be at least {least:.4g}, one round of {config.method}, got {config.cap_gib}"
+            )
+
+    @property
+    def name(self) -> str:
+        """How this run is called on screen."""
+        return f"{self.config.method}, seed {self.config.seed}"
+
+    @property
+    def densities(self) -> Densities:
+        """How dense the global model is now."""
+        return self._densities(self._active())
+
+    def place(self, device: torch.device) -> None:
+        """Bring the state to a device, if it is not there."""
+        self.state = self.state.to(device)
+
+    def resume(self) -> None:
+        """Go back to the last checkpoint, or to the one before it where a file is damaged; else to the beginning."""
+        assert self.directory is not None
+        found = self.directory.checkpoints()
+        damage: DamageError | None = None
+        for path in found or [self.directory.checkpoint]:
+            try:
+                saved, rows, details = self._stored(path)
+            except DamageError as error:
+                damage = damage or error
+                continue
+            if found and path != self.directory.checkpoint:
+                log.warning(
+                    "%s; going on from the checkpoint before it", damage or f"{self.directory.checkpoint} is missing"
+                )
+                self.directory.go_back()
+            return self._go_on_from(saved, rows, details)
+        raise DamageError(f"{damage}; {self.directory.way_back()}")
+
+    def _stored(self, path: Path) -> tuple[Checkpoint | None, list[Row], list[Detail]]:
+        """A checkpoint, and what was written up to it; raises unless all of it is there and as it was written."""
+        assert self.directory is not None
+        saved = self.directory.load(self._identity, path)
+        done = self._first_round - 1 if saved is None else saved.state.round - 1
+        rows, details = self.directory.rows(done), self.directory.details(done)
+        if [row.round for row in rows] != list(range(self._first_round, done + 1)):
+            raise DamageError(f"{self.directory.metrics} does not have every round up to the checkpoint's, {done}")
+        if saved is not None and saved.told not in (None, digest_of(details, self.config.eval_every)):
+            raise DamageError(f"{self.directory.details_file} does not have all details up to the checkpoint's, {done}")
+        return saved, rows, details
+
+    def _go_on_from(self, saved: Checkpoint | None, rows: list[Row], details: list[Detail]) -> None:
+        assert self.directory is not None
+        assert self._chronicle is not None
+        if saved is not None:
+            self.state = saved.state
+            self.clients = dict(saved.clients)
+            self._ledger.restore(saved.ledger)
+            self._history.restore(saved.bitmaps, saved.holders)
+            if saved.told is None:
+                log.warning(
+                    "%s was begun before there were checksums: damage to it cannot be seen", self.directory.path
+                )
+        self.rows = rows
+        self._recovery = Recovery() if saved is None else _recovered(saved, patient=self._strangers)
+        done = self.state.round - 1
+        self.stopped_by = self._why_stop()
+        if self.rows and not self.stopped_by and not self._scheduled(done):
+            # The run once ended here, and was evaluated only for that.
+            self.rows[-1] = self.rows[-1].unevaluated()
+            details = unevaluated(details, done)
+        self._chronicle.go_on_after(details)
+        self.directory.rewrite(self.rows, details)
+
+    def open_round(self) -> list[Assignment]:
+        """Broadcast, and the assignments of the round's clients."""
+        opened = self._begin()
+        reference = opened.downlink.reference
+        told = self.directory is not None
+        opened.total = SparseSum(reference.broadcast.masks, reference.positions, count_holders=told)
+        assignments: list[Assignment] = []
+        opened.download_price = self._ledger.download_price(reference)
+        for who in self._participants():
+            if who.work is None and self._strangers:
+                continue  # nothing is sent to it
+            parcel = opened.downlink.parcel_for(who.client)
+            sizes = len(parcel.payload), mask_bytes(parcel.payload)
+            if who.work is None:
+                self._book_download(who.client, sizes)
+            else:
+                inputs, labels = self.federation.client_data(who.client)
+                kept, initial = self._kept_by(who.client), self._initial(who.work)
+                assignments.append(
+                    Assignment(
+                        who.client, self.state.seed, parcel, who.work, inputs, labels, kept, self.config.wire, initial
+                    )
+                )
+                opened.given.append(Given(who.client, who.work, self.federation.num_images(who.client), sizes))
+        return assignments
+
+    def open_cohort(self) -> Cohort:
+        """The same for an engine that adds updates up itself: what is sent is counted instead of written."""
+        assert isinstance(self.federation, Federation)
+        opened, audited = self._begin(), self._audited()
+        members: list[Member] = []
+        initial: Tensors = {}
+        opened.download_price = self._ledger.download_price(opened.downlink.reference)
+        for who in self._participants():
+            sizes = opened.downlink.sizes_for(who.client, audited=audited)
+            if who.work is None:
+                self._book_download(who.client, sizes)
+            else:
+                images = self.federation.partition.train[who.client]
+                initial = initial or self._initial(who.work)
+                members.append(Member(who.client, who.work, images, self._kept_by(who.client)))
+                opened.given.append(Given(who.client, who.work, len(images), sizes))
+        downlink = opened.downlink
+        return Cohort(
+            seed=self.state.seed,
+            reference=downlink.reference,
+            members=members,
+            wire=self.config.wire,
+            initial=initial,
+            correction=downlink.correction,
+            audited=audited,
+            count_holders=self.directory is not None,
+        )
+
+    def receive(self, place: int, reply: Reply | Failure) -> bool:
+        """Take in one client's reply, in whatever order replies come. Returns whether it could be used."""
+        return self._reception().receive(place, reply)
+
+    def receive_late(self, size: int) -> None:
+        """An answer came when its round had ended: it is left alone, and counted."""
+        self._reception().receive_late(size)
+
+    def receive_all(self, tally: Tally) -> None:
+        """Take in what came of a cohort."""
+        self._reception().receive_all(tally)
+
+    def forget_holders(self) -> None:
+        """Do not rely on any client's still having what it was sent before."""
+        self._history.restore({}, {})
+
+    def close_round(self) -> bool:
+        """Book what came, in the order of places, and aggregate. Returns whether the new model is to be evaluated."""
+        assert self._open is not None
+        for client in self._open.missing():
+            self._history.forget(client)
+        for place, given in enumerate(self._open.given):
+            if place not in self._open.unsent:
+                self._book_download(given.client, given.download)
+        if (unnamed := len(self._open.refusals) - NAMED) > 0:
+            log.warning("round %d: refused besides: %s", self._open.number, counted(unnamed, "update"))
+        least = self.config.min_clients if self._open.number else 1
+        why = why_unused(self._open, least)
+        self._open.used = not why
+        for arrival in self._open.in_order():
+            if arrival.weight:
+                self._ledger.up.add(arrival.bytes, arrival.mask_bytes)
+                self._ledger.book_upload(arrival.client, arrival.bits)
+            else:
+                self._ledger.up.add_unused(arrival.bytes)
+            self._keep(arrival, used=not why and arrival.weight > 0)
+        before = self.state
+        if why:
+            self.state = self._recovery.after(why, self._open, before, patient=self._strangers)
+        else:
+            self._recovery.note_use(before)
+            after = self.method.aggregate(before, self._open.total)
+            self.state = with_average(before, after, self.config.averaged)
+        if not before.round and (line := emptied(self.state)):
+            log.warning("%s", line)
+        self._open.note_movement(before.masks, self.state.masks)
+        if not self._open.mask_moved:
+            self.state = replace(self.state, masks=before.masks)  # what follows from them need not be worked out again
+        self._ledger.close_round(
+            mask_moved=self._open.mask_moved,
+            scheduled_evaluation=self._scheduled(before.round),
+        )
+        self.stopped_by = self._why_stop()
+        return self._evaluation_due(before.round)
+
+    def exams(self) -> list[Exam]:
+        """What is to be tested now."""
+        return self._examiner.exams(self.state, self.clients)
+
+    def record(self, results: Sequence[Evaluation]) -> Row:
+        """The round's row, with the results of its exams if there were any; a checkpoint where one is due."""
+        assert self._open is not None
+        ended, self._open = self._open, None
+        scores, active = self._examiner.scores(results, self.clients), self._active()
+        densities, forward = self._densities(active), self._ledger.forward(active)
+        row = row_of(ended, scores, self._ledger, densities=densities, forward=forward, spare=self.spare)
+        self.rows.append(row)
+        if self.directory is not None and self._chronicle is not None:
+            due = self._evaluation_due(row.round)
+            self.directory.append(
+                row, self._chronicle.tell(ended, self.state.masks, active, scores.each, evaluation_due=due)
+            )
+            if row.round % self.config.checkpoint_every == 0 or self.stopped_by:
+                self.save()
+            if self.stopped_by:
+                self.directory.finish(self.summary())
+        return row
+
+    def save(self) -> None:
+        """Write a checkpoint of the state between rounds."""
+        if self.directory is not None and self._chronicle is not None:
+            ledger, (bitmaps, holders) = self._ledger.as_dict(), self._history.as_parts()
+            checkpoint = Checkpoint(self.state, self.clients, ledger, bitmaps, holders, self._chronicle.digest)
+            checkpoint = replace(checkpoint, **vars(self._recovery))
+            self.directory.save(checkpoint, self._identity)
+
+    def summary(self) -> Summary:
+        """The run so far in a few numbers."""
+        return summarise(self.rows, self.stopped_by or "interruption")
+
+    def _begin(self) -> OpenRound:
+        """Open the round: its broadcast, and an empty sum."""
+        began = time.perf_counter()
+        sent = self.method.broadcast(self.state)
+        try:
+            downlink = Downlink(sent, self.config.wire, self._history, self.state.seed, self._facts_of(sent))
+        except WireError as error:
+            raise TrainingError(f"the model cannot be sent in round {self.state.round}: {error}") from None
+        self._open = OpenRound(self.state.round, downlink, SparseSum(sent.masks), began)
+        return self._open
+
+    def _reception(self) -> Reception:
+        assert self._open is not None
+        return Reception(self._open, self.config, self.federation, self._ledger, self._history)
+
+    def _facts_of(self, sent: Broadcast) -> MaskFacts:
+        """What follows from the masks of a broadcast, worked out once for as long as they do not move."""
+        if self._facts is None or self._facts.masks is not sent.masks:
+            self._facts = MaskFacts(sent.masks, model_layout(sent.params, sent.buffers))
+        return self._facts
+
+    def _kept_by(self, client: int) -> ClientState:
+        """What a client has kept from the rounds before."""
+        return self.clients.get(client, ClientState())
+
+    def _keep(self, arrival: Arrival, used: bool) -> None:
+        """Note what a client keeps from now on. If its update is not used, its feedback is what it was before."""
+        kept = arrival.state
+        if kept.feedback and not used:
+            kept = replace(kept, feedback=self._kept_by(arrival.client).feedback)
+        if not kept.empty:
+            self.clients[arrival.client] = kept
+
+    def _initial(self, work: ClientWork) -> Tensors:
+        """The weights that clients begin with where they have none: from the state, so that a resumed run has the same.
+
+        A method whose server moves those weights keeps the initial ones as `initial/…` beside them.
+        """
+        if not work.keep and work.ticket is None:
+            return {}
+        return {name: self.state.extra.get(f"initial/{name}", value) for name, value in self.state.params.items()}
+
+    def _audited(self) -> bool:
+        if self.config.wire.packing == "deflate":
+            return True  # how long deflated values are is known when they are written
+        block, place = divmod(self.state.round, AUDIT_EVERY)
+        return int(generator(self.state.seed, "audit", block).integers(AUDIT_EVERY)) == place
+
+    def _book_download(self, client: int, sizes: tuple[int, int]) -> None:
+        assert self._open is not None
+        self._ledger.down.add(*sizes)
+        self._ledger.book_download(client, self._open.download_price)
+
+    def _scheduled(self, round: int) -> bool:
+        return round % self.config.eval_every == 0
+
+    def _evaluation_due(self, round: int) -> bool:
+        return self._scheduled(round) or bool(self.stopped_by)
+
+    def _participants(self) -> list[Participant]:
+        """Who takes part in the round about to begin, worked out once."""
+        if self._coming is None or self._coming[0] is not self.state:
+            found = participants(self.method, self.state, self._cohort, self.federation.num_clients)
+            self._coming = self.state, found
+        return self._coming[1]
+
+    def _next_upload(self) -> int:
+        """The most bits that the round about to begin can upload, as `accounting` counts them."""
+        sent = self.method.broadcast(self.state)
+        reference = Reference(sent, self._facts_of(sent))
+        last: tuple[ClientWork, int] | None = None
+        total = 0
+        for who in self._participants():
+            if who.work is not None:
+                if last is None or last[0] != who.work:
+                    last = who.work, self._upload_bound(reference, who.client, who.work)
+                total += last[1]
+        return total
+
+    def _upload_bound(self, reference: Reference, client: int, work: ClientWork) -> int:
+        if self.config.accounting == "measured":
+            return 8 * largest_update(Asked(reference, work, client, LARGEST_WEIGHT), self.config.wire)
+        return self._ledger.upload_bound(reference, work)
+
+    def _uploaded(self) -> int:
+        """Bits uploaded so far, as `accounting` counts them."""
+        return 8 * self._ledger.up.total if self.config.accounting == "measured" else self._ledger.upload_bits
+
+    def _why_stop(self) -> str:
+        """Why no other round is played, if that is so: the rounds are done, or one more might pass the cap."""
+        if self.config.rounds and self._recovery.counted >= self.config.rounds:
+            return "rounds"
+        cap = self.config.cap_gib * GIB
+        return "cap" if cap and self._uploaded() + self._next_upload() > cap else ""
+
+    def _active(self) -> Mapping[str, int]:
+        """How many weights of each masked layer are active."""
+        facts, masks = self._facts, self.state.masks
+        return facts.active if facts is not None and facts.masks is masks else count_active(masks)
+
+    def _densities(self, active: Mapping[str, int]) -> Densities:
+        size = sum(self._prunable.values())
+        kept = sum(active.get(name, n) for name, n in self._prunable.items())
+        whole = sum(value.numel() for value in self.state.params.values())
+        return Densities(kept / size if size else 1.0, 1 - (size - kept) / whole if whole else 1.0)
+
+
+def _recovered(saved: Checkpoint, *, patient: bool) -> Recovery:
+    """What was remembered when a checkpoint was written; those who went on with patience have it anew."""
+    counted = saved.state.round - 1 if saved.counted is None else saved.counted
+    return Recovery(saved.sound, counted, 0 if patient else saved.in_vain)

@@ -1,0 +1,235 @@
+"""Pictures of accuracy against upload."""
+
+import io
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import cycle, product
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from feddst.runtime.metrics import MIB, Accounting
+from feddst.runtime.storage import write_atomically
+from feddst.runtime.wording import WAYS
+from feddst.studies.comparison import Comparison, Curve, S
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C5A2B", "#7B4FB5")
+"""Okabe and Ito's palette, which colour-blind readers can tell apart, with a brown and a purple in place of its yellow,
+which is too faint for lines: no table of the paper has more rows than there are colours."""
+STYLES = {"-": "", "--": " (dashed)", ":": " (dotted)", "-.": " (dashes and dots)"}
+"""How lines are drawn, and what their names then end with."""
+GREY = "#8a8a8a"
+FEW_POINTS = 30
+LABEL_GAP = 0.05
+APART = 0.02
+"""Seeds whose uploads in a round differ by more than this share of the largest are compared by upload."""
+GRID = 200
+MANY_SEEDS = 5
+"""From so many seeds on a band leaves out the lowest and the highest quarter."""
+WIDE = 50
+"""Caps as far apart as this, by their ratio, have a logarithmic axis."""
+
+
+@dataclass(frozen=True)
+class Band:
+    """Mean accuracy [%] over seeds at each evaluated round, how far they spread, and the mean upload [MiB]."""
+
+    upload: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What is drawn: a line with its name for each entry, and the caps; `shaded` if lines have a spread over seeds.
+
+    Accuracies below `floor` [%] are left out; None: nothing is.
+    """
+
+    title: str
+    lines: Sequence[tuple[str, Band]]
+    accounting: Accounting
+    caps: Sequence[float]
+    shaded: bool
+    floor: float | None = None
+
+
+def accuracy_against_upload(comparison: Comparison, path: Path) -> None:
+    """Write a PNG: for each entry the mean accuracy over seeds, with a band of their spread."""
+    config, seeds = comparison.config, len(comparison.config.seeds)
+    spread = spread_in_words(seeds) if seeds > 1 else f"seed {config.seeds[0]}"
+    lines = [(label, band(comparison.of(label))) for label in config.methods]
+    picture = Picture(f"{comparison.data}, {spread}", lines, config.base.accounting, config.caps, seeds > 1)
+    draw(picture, path)
+
+
+def draw(picture: Picture, path: Path) -> None:
+    """Write the picture as a PNG."""
+    figure = new_figure(label for label, line in picture.lines if len(line.mean))
+    _draw(figure, picture)
+    save_png(figure, path)
+
+
+def new_figure(names: Iterable[str] = ()) -> "Figure":
+    """An empty figure, tall enough for these names. Raises `ImportError` where there is no matplotlib."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4.8 * _taller(names)), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def save_png(figure: "Figure", path: Path) -> None:
+    """Write a figure, replacing an older one in one step."""
+    png = io.BytesIO()
+    figure.savefig(png, format="png", dpi=150)
+    write_atomically(path, png.getvalue())
+
+
+def band(curves: Sequence[Curve[S]]) -> Band:
+    """One entry's curves as one.
+
+    A round counts with the seeds that have it; where seeds upload different amounts in a round, upload counts instead,
+    as far as all of them go.
+    """
+    found: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    for curve in curves:
+        for row in curve.rows:
+            if row.accuracy is not None:
+                found[row.round].append((row.upload(curve.accounting) / MIB, 100 * row.accuracy))
+    points = [np.array(found[r]) for r in sorted(found)]
+    if any(np.ptp(each[:, 0]) > APART * each[:, 0].max() for each in points):
+        return _band_by_upload(curves)
+    mean = np.array([each.mean(axis=0) for each in points]).reshape(-1, 2)
+    spreads = np.array([spread_of(each[:, 1]) for each in points]).reshape(-1, 2)
+    return Band(mean[:, 0], mean[:, 1], spreads[:, 0], spreads[:, 1])
+
+
+def _band_by_upload(curves: Sequence[Curve[S]]) -> Band:
+    """Curves as one by straight lines between their points, at even distances."""
+    lines = []
+    for curve in curves:
+        seen = [(row.upload(curve.accounting) / MIB, row.accuracy) for row in curve.rows if row.accuracy is not None]
+        if seen:
+            lines.append(np.array(seen))
+    grid = np.linspace(max(line[0, 0] for line in lines), min(line[-1, 0] for line in lines), GRID)
+    values = 100 * np.array([np.interp(grid, line[:, 0], line[:, 1]) for line in lines])
+    low, high = spread_of(values)
+    return Band(grid, values.mean(axis=0), low, high)
+
+
+def spread_of(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """From where to where seeds spread, along the first axis: as `spread_in_words` says."""
+    share = 0.25 if len(values) >= MANY_SEEDS else 0.0
+    return np.quantile(values, share, axis=0), np.quantile(values, 1 - share, axis=0)
+
+
+def spread_in_words(seeds: int) -> str:
+    """What lines and bands over so many seeds show."""
+    return f"mean and {'middle half' if seeds >= MANY_SEEDS else 'range'} of {seeds} seeds"
+
+
+def _draw(figure: "Figure", picture: Picture) -> None:
+    axes = figure.add_subplot()
+    ends: list[tuple[float, str, str]] = []
+    looks = looks_of(label for label, _ in picture.lines)
+    for (_, line), (label, style, colour) in zip(picture.lines, looks, strict=True):
+        if not len(line.mean):
+            continue
+        marker = "o" if len(line.mean) <= FEW_POINTS else ""
+        axes.plot(line.upload, line.mean, style, color=colour, linewidth=1.8, marker=marker, markersize=3.5)
+        if picture.shaded:
+            axes.fill_between(line.upload, line.low, line.high, color=colour, alpha=0.18, linewidth=0)
+        ends.append((float(line.mean[-1]), label, colour))
+    _set_up(axes, picture)
+    name_lines(axes, ends)
+
+
+def looks_of(names: Iterable[str]) -> Iterator[tuple[str, str, str]]:
+    """What to call each line, its style and its colour: lines after the last colour say how they are drawn."""
+    for name, (style, colour) in zip(names, cycle(product(STYLES, COLOURS)), strict=False):  # looks have no end
+        yield name + STYLES[style], style, colour
+
+
+def tidy(axes: "Axes", title: str) -> None:
+    """What all pictures here share: percentages upwards, few lines, the title at the left."""
+    axes.set_ylabel("mean client accuracy [%]")
+    axes.margins(y=0.08)
+    axes.grid(axis="y", color="#e6e6e6", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_title(title, loc="left", fontsize=10, pad=20)
+
+
+def _set_up(axes: "Axes", picture: Picture) -> None:
+    axes.set_xlabel(f"upload [MiB], {WAYS[picture.accounting]}")
+    tidy(axes, picture.title)
+    if picture.floor is not None:
+        top = max(float(line.high.max()) for _, line in picture.lines if len(line.high))
+        axes.set_ylim(picture.floor, top + 0.04 * (top - picture.floor))
+    reach = axes.dataLim.x1 * 1.25 if axes.lines else 0.0
+    caps = [cap for cap in picture.caps if cap * 1024 <= reach]
+    axes.set_xlim(0, max([axes.get_xlim()[1], *(cap * 1024 for cap in caps)]))
+    if caps and max(caps) >= WIDE * min(caps):
+        axes.set_xscale("log")
+        axes.set_xlim(left=512 * min(caps))
+    for cap in caps:
+        axes.axvline(cap * 1024, color=GREY, linewidth=0.7, dashes=(4, 3), zorder=0)
+        axes.annotate(
+            f"{cap:g} GiB",
+            (cap * 1024, 1),
+            (0, 3),
+            ("data", "axes fraction"),
+            "offset points",
+            color=GREY,
+            fontsize=8,
+            ha="center",
+        )
+
+
+def name_lines(axes: "Axes", ends: list[tuple[float, str, str]]) -> None:
+    """Write each entry's name beside the end of its line, moved apart where lines end close together."""
+    low, high = axes.get_ylim()
+    named = sorted(ends, reverse=True)
+    wanted = [(accuracy - low) / (high - low) for accuracy, _, _ in named]
+    for (_, label, colour), height in zip(named, _spread_out(wanted, [label for _, label, _ in named]), strict=True):
+        axes.annotate(
+            label.replace(":", "\n"),
+            (1, height),
+            (8, 0),
+            "axes fraction",
+            "offset points",
+            color=colour,
+            fontsize=9,
+            va="center",
+        )
+
+
+def _taller(names: Iterable[str]) -> float:
+    """How many times as tall as usual a picture must be for these names to stand below each other."""
+    return max(1.0, LABEL_GAP * sum(1 + name.count(":") for name in names))
+
+
+def _spread_out(wanted: list[float], labels: list[str]) -> list[float]:
+    """Heights for labels from the top down, near those wanted: none over another, and none below the picture."""
+    gap = LABEL_GAP / _taller(labels)
+    halves = [gap * (1 + label.count(":")) / 2 for label in labels]
+    heights: list[float] = []
+    ceiling = 1.0
+    for height, half in zip(wanted, halves, strict=True):
+        heights.append(min(height, ceiling - half))
+        ceiling = heights[-1] - half
+    ground = 0.0
+    for i in reversed(range(len(heights))):
+        heights[i] = max(heights[i], ground + halves[i])
+        ground = heights[i] + halves[i]
+    return heights

@@ -1,0 +1,76 @@
+"""Differences between two rows on the same seeds, with bootstrap intervals."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from feddst.studies.reproduce.record import STUDY, Record
+from feddst.studies.tables import SHORT
+
+RESAMPLES = 10_000
+KEY = 2022
+LEVEL = (2.5, 97.5)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The mean over seeds of one row's accuracy less another's, with the ends of its 95 % interval, in points.
+
+    `short` says that one of them ended before the cap although another round would have been under it.
+    """
+
+    mean: float
+    low: float
+    high: float
+    seeds: int
+    short: bool = False
+
+    def __str__(self) -> str:
+        mark = SHORT * self.short
+        if self.seeds == 1:
+            return f"{_signed(self.mean)} (one seed){mark}"
+        return f"{_signed(self.mean)} [{_minus(self.low)}, {_minus(self.high)}]{mark}"
+
+
+def paired_difference(first: Mapping[int, float], second: Mapping[int, float]) -> Difference | None:
+    """`first` less `second`, each by seed, over the seeds that both have; None if there is no such seed.
+
+    The interval is the percentile bootstrap's: seeds are drawn with replacement, always by the same draws.
+    """
+    seeds = sorted(first.keys() & second.keys())
+    if not seeds:
+        return None
+    differences = np.array([first[seed] - second[seed] for seed in seeds])
+    draws = np.random.Generator(np.random.Philox(KEY)).integers(len(seeds), size=(RESAMPLES, len(seeds)))
+    low, high = np.percentile(differences[draws].mean(axis=1), LEVEL)
+    return Difference(float(differences.mean()), float(low), float(high), len(seeds))
+
+
+def pairs(record: Record) -> Iterator[tuple[str, str]]:
+    """Names of rows to be compared, those that the paper's claims are about first.
+
+    In a table FedDST is set against every other row, FedDST + FedProx against what it is made of, and the others
+    against FedAvgM; in a sweep every value against the table's own; in another figure what its claim is about; in a
+    study whatever its file says.
+    """
+    names = [row.name for row in record.rows]
+    if record.target == STUDY or record.compared:
+        yield from record.compared
+        return
+    if record.usual:
+        yield from ((name, record.usual) for name in names if name != record.usual)
+        return
+    yield from [("feddst", "randommask"), ("feddst", "fedavgm")]
+    others = [name for name in names if name not in ("feddst", "randommask", "fedavgm")]
+    yield from (("feddst", name) for name in others if name != "feddst+fedprox")
+    yield from [("feddst+fedprox", "fedprox"), ("feddst+fedprox", "feddst")]
+    yield from ((name, "fedavgm") for name in ["randommask", *others])
+
+
+def _signed(value: float) -> str:
+    return _minus(value, "+")
+
+
+def _minus(value: float, sign: str = "") -> str:
+    return f"{round(value, 2) + 0.0:{sign}.2f}".replace("-", "−")

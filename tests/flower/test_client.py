@@ -1,0 +1,137 @@
+"""The client's side: it carries out what it can, and whatever it is sent, it answers or raises, and lives."""
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from flwr.app import Context, Message, RecordDict
+
+from feddst.clients.task import Reply
+from feddst.data import Federation
+from feddst.data.dataset import Pair
+from feddst.engines import EngineConfig
+from feddst.errors import FeddstError, OptionError
+from feddst.flower import InProcessGrid
+from feddst.flower.client import Worker
+from feddst.flower.messages import WORK, read_work
+from feddst.flower.orders import Orders, read_orders, write_orders
+from feddst.runtime import RunConfig
+
+Configure = Callable[..., RunConfig]
+Asked = tuple[Orders, bytes]
+
+
+@pytest.fixture
+def asked(configure: Configure, play: Callable[..., Any]) -> Asked:
+    """What client 0 is asked in a first round of FedDST."""
+
+    def note(message: Message, work: Callable[[Message], Message]) -> Message:
+        if message.metadata.message_type == WORK and read_work(message)[0].client == 0:
+            _ASKED.append(read_work(message))
+        return work(message)
+
+    if not _ASKED:
+        play(configure(rounds=1, local__batch=3), courier=note)
+    return _ASKED[0]
+
+
+_ASKED: list[Asked] = []
+
+
+@pytest.fixture
+def context() -> Context:
+    return Context(1, 1, {"partition-id": 0}, RecordDict(), {})
+
+
+@pytest.fixture(params=["reference", "native"])
+def worker(request: pytest.FixtureRequest, federation: Federation, network: Any) -> Worker:
+    def images_of(context: Context) -> Pair:
+        return federation.client_data(0)
+
+    return Worker(network, images_of, EngineConfig(kind=request.param))
+
+
+def test_the_same_orders_are_carried_out_the_same_way(worker: Worker, asked: Asked, context: Context) -> None:
+    one, two = (worker.carry_out(*asked, context) for _ in range(2))
+    assert one.payload == two.payload
+    assert one.loss == two.loss
+
+
+def test_another_seed_is_another_network(worker: Worker, asked: Asked, context: Context) -> None:
+    orders, payload = asked
+    first = worker.carry_out(orders, payload, context)
+    other = worker.carry_out(replace(orders, seed=8, run="another"), payload, context)
+    assert other.payload != first.payload
+    assert worker.carry_out(replace(orders, run="third"), payload, context).payload == first.payload
+
+
+SETTLING = {"rounds": 3, "every": 2, "prunable": 1e9, "times": {}, "constant": -1.0, "steady": 0.1, "in_a_row": 5}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("readjust.after_epoch", -5),
+        ("readjust.after_epoch", 10**12),
+        ("readjust.drop", {"0.weight": -3}),
+        ("readjust.drop", {"0.weight": 10**15}),
+        ("readjust.drop", {"nobody.weight": 1}),
+        ("readjust.drop", {}),
+        ("readjust.budgets", {"0.weight": 10**15}),
+        ("readjust.budgets", {"0.weight": -1, "3.weight": 0}),
+        ("readjust.budgets", {"0.bias": 1}),
+        ("readjust.growth.max_images", -1),
+        ("keep", ["nobody.weight"]),
+        ("keep", ["0.weight", "0.bias", "3.weight", "3.bias", "5.weight", "5.bias"]),
+        ("report", [{"kind": "sign", "images": "all", "temperature": 0.0, "bound": -1.0, "within": []}] * 3),
+        ("report", [{"kind": "kept", "images": "all", "temperature": 1.0, "bound": 1.0, "within": []}]),
+        ("settle", SETTLING),
+        ("settle", {**SETTLING, "every": 0}),
+        ("settle", {**SETTLING, "prunable": -3.0, "in_a_row": 0}),
+        ("settle", {**SETTLING, "times": {"nobody.weight": 1.0}}),
+        ("proximal", {"mu": -1e300, "gradient": "exact"}),
+        ("ticket", {"threshold": -1.0, "prune": 7.0, "held_out": 5.0, "budgets": {"0.weight": -9}}),
+        ("ticket", {"threshold": 0.0, "prune": 0.5, "held_out": 1.0, "budgets": {}}),
+        ("local.batch", 2**62),
+        ("local.lr", 1e300),
+    ],
+    ids=lambda part: str(part)[:30],
+)
+def test_senseless_orders_do_not_bring_a_client_down(
+    path: str, value: Any, worker: Worker, asked: Asked, context: Context
+) -> None:
+    """They come from a server that may be anybody's: an error is an answer, and the next orders are carried out."""
+    orders, payload = asked
+    tree = json.loads(write_orders(orders))
+    node = tree["work"]
+    *steps, last = path.split(".")
+    for step in steps:
+        node = node[step]
+    node[last] = value
+    try:
+        reply = worker.carry_out(read_orders(json.dumps(tree)), payload, context)
+    except (FeddstError, ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):
+        pass
+    else:
+        assert isinstance(reply, Reply)
+    after = worker.carry_out(replace(orders, run="next"), payload, context)
+    assert math.isfinite(after.loss)
+
+
+def test_engines_for_whole_cohorts_are_not_for_clients(federation: Federation, network: Any) -> None:
+    with pytest.raises(OptionError, match=r"engine\.kind must be native or reference"):
+        Worker(network, lambda context: federation.client_data(0), EngineConfig(kind="stacked"))
+
+
+def test_one_app_serves_many_runs_at_once(
+    configure: Configure, play: Callable[..., Any], make_grid: Callable[..., InProcessGrid], alike: Any
+) -> None:
+    """What clients keep of one run does not mix with another's."""
+    config, other = configure(method="lg-fedavg"), configure(method="lg-fedavg", seed=5)
+    alone = play(config).weights[-1]
+    grid = make_grid()
+    play(other, grid=grid)
+    assert alike(play(config, grid=grid).weights[-1], alone)

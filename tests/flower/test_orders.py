@@ -1,0 +1,250 @@
+"""Orders as JSON: nothing is lost on the way, and nothing but orders is read."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from feddst.core import ClientWork, Growth, LocalTraining, Proximal, Readjustment, Report, Settling, Ticket
+from feddst.errors import WireError
+from feddst.flower.orders import MOST_BYTES, MOST_ROUNDS, Orders, read_orders, write_orders
+from feddst.wire import WireConfig
+
+whole = st.integers(0, 2**40)
+positive = st.integers(1, 2**40)
+share = st.floats(0, 1, exclude_max=True)
+names = st.text(max_size=12)
+counts = st.dictionaries(names, whole, max_size=3)
+local = st.builds(
+    LocalTraining,
+    epochs=positive,
+    batch=positive,
+    lr=st.floats(1e-300, 1e300),
+    momentum=share,
+    l2=st.floats(0, 1e300),
+    order=st.sampled_from(["shuffled", "fixed"]),
+    weigh_by=st.sampled_from(["images", "batches", "equal"]),
+)
+growth = st.builds(
+    Growth,
+    rule=st.sampled_from(["gradient", "random"]),
+    grow_from=st.sampled_from(["inactive", "any"]),
+    images=st.sampled_from(["all", "last-batch"]),
+    max_images=positive,
+    weights=st.sampled_from(["pruned", "unpruned"]),
+)
+report = st.builds(
+    Report,
+    kind=st.sampled_from(["gradient", "hessian-gradient", "sign", "squared-gradient", "kept"]),
+    images=st.sampled_from(["all", "minibatch", "balanced", "minibatches"]),
+    temperature=st.floats(1e-3, 1e3),
+    bound=st.floats(1e-3, 1e3),
+    within=st.frozensets(names, max_size=3),
+)
+work = st.builds(
+    ClientWork,
+    local=local,
+    readjust=st.none() | st.builds(Readjustment, after_epoch=whole, drop=counts, budgets=counts, growth=growth),
+    proximal=st.none() | st.builds(Proximal, mu=st.floats(0, 1e9), gradient=st.sampled_from(["exact", "detached"])),
+    ticket=st.none() | st.builds(Ticket, threshold=share, prune=share, held_out=share, budgets=counts),
+    report=st.lists(report, max_size=2).map(tuple),
+    keep=st.frozensets(names, max_size=3),
+    train=st.booleans(),
+    settle=st.none()
+    | st.builds(
+        Settling,
+        rounds=st.integers(1, MOST_ROUNDS),
+        every=positive,
+        prunable=share,
+        times=st.dictionaries(names, share, max_size=3),
+        constant=share,
+        steady=share,
+        in_a_row=positive,
+    ),
+)
+wire = st.builds(
+    WireConfig,
+    values=st.sampled_from(["float32", "bfloat16", "q8", "q4", "q2", "sign"]),
+    download=st.sampled_from(["float32", "bfloat16", "float16"]),
+    mask=st.sampled_from(["difference", "positions", "bitmap"]),
+    packing=st.sampled_from(["plain", "deflate"]),
+    remember=whole,
+)
+any_orders = st.builds(
+    Orders, run=st.from_regex("[0-9a-f]{1,24}", fullmatch=True), client=whole, seed=whole, work=work, wire=wire
+)
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+
+GROWING = Readjustment(1, {"a.weight": 3}, {"a.weight": 9})
+EXAMPLE = Orders(
+    "ab12",
+    3,
+    7,
+    ClientWork(LocalTraining(), GROWING, Proximal(), Ticket(0.5, 0.1, 0.2, {"a.weight": 2}), (Report("sign"),)),
+    WireConfig(),
+)
+
+
+def tree() -> dict[str, Any]:
+    return cast(dict[str, Any], json.loads(write_orders(EXAMPLE)))
+
+
+def places(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The way to everything in a tree of JSON."""
+    if path:
+        yield path
+    steps = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for key, child in steps:
+        yield from places(child, (*path, key))
+
+
+def changed(path: tuple[Any, ...], value: Any) -> str:
+    """The example with something else at one place."""
+    whole = tree()
+    node = whole
+    for key in path[:-1]:
+        node = node[key]
+    node[path[-1]] = value
+    return json.dumps(whole)
+
+
+@settings(max_examples=40)
+@given(any_orders)
+def test_orders_come_through(orders: Orders) -> None:
+    text = write_orders(orders)
+    assert read_orders(text) == orders
+    assert write_orders(read_orders(text)) == text
+    assert "\n" not in text
+
+
+@pytest.mark.parametrize("change", [{"rounds": 0}, {"rounds": MOST_ROUNDS + 1}, {"every": 0}, {"in_a_row": 0}])
+def test_a_first_stage_without_end_is_refused(change: dict[str, Any]) -> None:
+    settle = replace(Settling(rounds=9, every=3, prunable=0.3, times={}, constant=1.0), **change)
+    text = write_orders(Orders("r", 0, 0, ClientWork(LocalTraining(), settle=settle), WireConfig()))
+    with pytest.raises(WireError, match=r"orders\.work\.settle lasts"):
+        read_orders(text)
+
+
+def test_equal_orders_are_equal_lines() -> None:
+    some = [ClientWork(LocalTraining(), keep=frozenset(names)) for names in (("a", "b", "c"), ("c", "b", "a"))]
+    one, two = (write_orders(Orders("r", 0, 0, each, WireConfig())) for each in some)
+    assert one == two
+
+
+@given(st.sampled_from(list(places(tree()))), anything)
+def test_something_else_in_one_place_is_refused_or_means_what_it_says(path: tuple[Any, ...], value: Any) -> None:
+    try:
+        found = read_orders(changed(path, value))
+    except WireError:
+        return
+    said = json.loads(changed(path, value))
+    said["work"]["keep"] = sorted(set(said["work"]["keep"]))
+    assert json.loads(write_orders(found)) == said
+
+
+@given(anything)
+def test_other_json_is_refused(value: Any) -> None:
+    with pytest.raises(WireError):
+        read_orders(json.dumps(value))
+
+
+@given(st.text() | st.binary().map(lambda noise: noise.decode("latin-1")))
+def test_noise_is_refused(text: str) -> None:
+    with pytest.raises(WireError):
+        read_orders(text)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("work", "local", "lr"), float("nan")),
+        (("work", "local", "lr"), float("inf")),
+        (("work", "local", "lr"), 10**400),
+        (("work", "local", "lr"), "0.1"),
+        (("work", "local", "lr"), True),
+        (("work", "local", "lr"), 0),
+        (("work", "local", "epochs"), 2.0),
+        (("work", "local", "epochs"), True),
+        (("work", "local", "epochs"), 0),
+        (("work", "local", "batch"), -1),
+        (("work", "local", "order"), "backwards"),
+        (("work", "local", "order"), ["shuffled"]),
+        (("work", "local"), None),
+        (("work", "local", "extra"), 1),
+        (("work", "report"), None),
+        (("work", "report"), {"kind": "sign"}),
+        (("work", "report"), [None]),
+        (("work", "keep"), "a.weight"),
+        (("work", "keep"), [["a.weight"]]),
+        (("work", "keep"), [1]),
+        (("work", "train"), 1),
+        (("work", "readjust", "drop"), []),
+        (("work", "readjust", "drop"), {"a.weight": 1.5}),
+        (("work", "readjust", "growth", "rule"), None),
+        (("work", "ticket", "threshold"), None),
+        (("wire", "values"), "zip"),
+        (("wire", "values"), 4),
+        (("wire", "remember"), -1),
+        (("seed",), -1),
+        (("seed",), 2**63),
+        (("client",), -1),
+        (("client",), None),
+        (("run",), ""),
+        (("run",), "../../etc/passwd"),
+        (("run",), "a/b"),
+        (("run",), "a\x00"),
+        (("run",), "\ud800"),
+        (("more",), {}),
+    ],
+    ids=lambda part: ".".join(part) if isinstance(part, tuple) else str(part)[:20],
+)
+def test_what_makes_no_sense_is_refused(path: tuple[str, ...], value: Any) -> None:
+    with pytest.raises(WireError):
+        read_orders(changed(path, value))
+
+
+@pytest.mark.parametrize("path", [path for path in places(tree()) if isinstance(path[-1], str)])
+def test_nothing_may_be_missing(path: tuple[Any, ...]) -> None:
+    whole = tree()
+    node = whole
+    for key in path[:-1]:
+        node = node[key]
+    del node[path[-1]]
+    if path[-1] == "a.weight":  # a table of layers may have any
+        assert read_orders(json.dumps(whole)).run == EXAMPLE.run
+        return
+    with pytest.raises(WireError, match="has other entries than"):
+        read_orders(json.dumps(whole))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[" * 100_000,
+        '{"run":' * 100_000,
+        write_orders(EXAMPLE) + " x",
+        write_orders(EXAMPLE)[:-1],
+        write_orders(EXAMPLE).replace("0.01", "1" + "0" * 5000),
+        write_orders(EXAMPLE).replace("0.01", "1e999"),
+    ],
+    ids=["empty", "lists in lists", "tables in tables", "more", "cut short", "a long number", "a large number"],
+)
+def test_text_that_is_not_orders_is_refused(text: str) -> None:
+    with pytest.raises(WireError):
+        read_orders(text)
+
+
+def test_long_text_is_not_even_read() -> None:
+    padded = write_orders(EXAMPLE) + " " * MOST_BYTES
+    with pytest.raises(WireError, match="at most 1048576 are read"):
+        read_orders(padded)
+    assert read_orders(padded[:MOST_BYTES]) == EXAMPLE
