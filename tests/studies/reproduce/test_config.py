@@ -61,7 +61,7 @@ def test_the_compatibility_figure_has_rows_of_its_table_as_they_are_there(on: st
         assert more.name == more.method == "randommask+fedprox"
         known = {row.name: whole.run_config(row, 3) for row in whole.all_rows()}
         assert all(figure.run_config(row, 3) == known[row.name] for row in rows)
-        assert figure.caps == whole.caps
+        assert figure.upload_caps == whole.upload_caps
         assert (figure.usual_row, figure.varied) == ("", ("", ""))
     mu = figure.run_config(more, 0).proximal.mu
     assert mu == 1.0
@@ -90,6 +90,16 @@ def test_names_of_directories() -> None:
         "alpha-cifar10-paper",
     ]
     assert made("compatibility", on="cifar100", reading="published").name == "compatibility-cifar100-published"
+
+
+@pytest.mark.parametrize("target", ["alpha", "compatibility"])
+def test_a_figure_may_have_caps_of_its_own_and_its_runs_end_at_the_last(target: str) -> None:
+    usual, low = made(target, on="cifar10"), made(target, on="cifar10", caps=(0.5, 2.0))
+    assert usual.upload_caps == made("table2").upload_caps == (4.0, 8.0, 12.0, 16.0)
+    assert low.upload_caps == (0.5, 2.0)
+    for row in low.all_rows():
+        assert low.run_config(row, 1) == updated(usual.run_config(row, 1), {"cap_gib": 2.0})
+    assert command(low) == f"feddst reproduce {target} --on cifar10 --caps 0.5,2.0"
 
 
 def test_the_command_has_what_differs_from_the_defaults_and_matters() -> None:
@@ -126,6 +136,9 @@ def test_a_copy_of_the_data_is_called_one() -> None:
             {"on": "cifar100"},
             "on must be one of mnist, cifar10, as the paper shows alpha there, got",
         ),
+        ("table1", {"caps": (1.0,)}, r"caps must be empty for table1, .*, got \[1\.0\]: they are for alpha, sparsity"),
+        ("alpha", {"caps": (2.0, 1.0)}, r"caps must be GiB above 0, each above the one before it, got \[2\.0, 1\.0\]"),
+        ("alpha", {"caps": (1.0, 1.0)}, r"caps must be GiB above 0, each above the one before it, got \[1\.0, 1\.0\]"),
         ("table1", {"data.dataset": "folder"}, r"data\.root must name an image directory"),
         ("table1", {"engine.device": "tpu"}, r"engine\.device must be cpu, cuda or cuda:N, got 'tpu'"),
     ],

@@ -146,7 +146,7 @@ def _empty(config: Request, data: str, before: Record | None, own: str) -> Recor
         command=before.command if before is not None else own,
         made=before.made if before is not None else (),
         seeds=_seeds(config, rows),
-        caps=config.caps,
+        caps=config.upload_caps,
         accounting=config.run_config(config.all_rows()[0], 0).accounting,
         rows=rows,
         symbol=config.varied[1],

@@ -7,9 +7,11 @@ from typing import Any, Literal
 from feddst.errors import OptionError
 from feddst.options import hint, one_of, option
 from feddst.runtime.presets import FIGURES, TABLES, Contrast, Row, Sweep, Table, row_options, table_rows
-from feddst.studies.reproduce.request import Request
+from feddst.studies.reproduce.request import Request, rising
 
 TARGETS = (*(table.name for table in TABLES), *(figure.name for figure in FIGURES))
+
+_FIGURES = ", ".join(figure.name for figure in FIGURES)
 
 Reading = Literal["paper", "published"]
 
@@ -21,6 +23,9 @@ class ReproduceConfig(Request):
     reading: Reading = option("paper", "paper: as its text has it; published: as its published code has it")
     on: Literal["auto", "mnist", "cifar10", "cifar100"] = option(
         "auto", "the data set of a figure, one of those that the paper shows it on; auto: the first of them"
+    )
+    caps: tuple[float, ...] = option(
+        (), "upload caps of a figure in GiB, by the paper's formula; empty: those of its data set's table", above=0
     )
 
     @property
@@ -34,8 +39,8 @@ class ReproduceConfig(Request):
         return f"{self.target}{on}-{self.reading}"
 
     @property
-    def caps(self) -> tuple[float, ...]:
-        return self.table.caps
+    def upload_caps(self) -> tuple[float, ...]:
+        return self.caps or self.table.caps
 
     @property
     def dataset(self) -> str:
@@ -80,6 +85,7 @@ class ReproduceConfig(Request):
         if self.target not in TARGETS:
             raise OptionError(f"target must be {one_of(TARGETS)}, got {self.target!r}{hint(self.target, TARGETS)}")
         self._check_on()
+        self._check_caps()
         super().check()
 
     def all_rows(self) -> list[Row]:
@@ -90,7 +96,7 @@ class ReproduceConfig(Request):
         return table_rows(self.table, self._published)
 
     def options(self, row: Row) -> Mapping[str, Any]:
-        return row_options(self.table, row, self._published)
+        return row_options(self.table, row, self._published) | {"cap_gib": max(self.upload_caps)}
 
     @property
     def _published(self) -> bool:
@@ -100,8 +106,18 @@ class ReproduceConfig(Request):
         if self.on == "auto":
             return
         if self.figure is None:
-            figures = ", ".join(figure.name for figure in FIGURES)
-            raise OptionError(f"on must be auto for {self.target}, got {self.on!r}: it is for {figures}")
+            raise OptionError(f"on must be auto for {self.target}, got {self.on!r}: it is for {_FIGURES}")
         if self.on not in self.figure.shown_on:
             shown = one_of(self.figure.shown_on)
             raise OptionError(f"on must be {shown}, as the paper shows {self.target} there, got {self.on!r}")
+
+    def _check_caps(self) -> None:
+        if not self.caps:
+            return
+        if self.figure is None:
+            raise OptionError(
+                f"caps must be empty for {self.target}, as the paper's values there are at its own, got "
+                f"{list(self.caps)}: they are for {_FIGURES}"
+            )
+        if not rising(self.caps):
+            raise OptionError(f"caps must be GiB above 0, each above the one before it, got {list(self.caps)}")

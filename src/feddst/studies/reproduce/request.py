@@ -1,9 +1,11 @@
 """What reproductions and studies have in common: rows to be made with several seeds each."""
 
+import math
 import re
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
 from feddst.engines import EngineConfig
@@ -71,8 +73,8 @@ class Request:
 
     @property
     @abstractmethod
-    def caps(self) -> tuple[float, ...]:
-        """Caps on the upload, in GiB, at which rows are compared."""
+    def upload_caps(self) -> tuple[float, ...]:
+        """Caps on the upload, in GiB, at which rows are compared; runs end at the last of them."""
 
     @property
     @abstractmethod
@@ -162,3 +164,8 @@ class Request:
         versions = {self.run_config(row, 0).data.versions for row in self.all_rows()}
         copies = versions.pop() if len(versions) == 1 else ""
         return f"{self.data_title}{copy}{jpeg}, {data.clients} clients ({data.partition}){copies}{data.tested}"
+
+
+def rising(caps: Sequence[float]) -> bool:
+    """Whether these can be caps on the upload: above 0, and each above the one before it."""
+    return bool(caps) and all(low < cap < math.inf for low, cap in pairwise([0, *caps]))

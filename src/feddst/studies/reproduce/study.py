@@ -15,14 +15,12 @@ title = "FedDST"
 options = { method = "feddst", readjust.alpha = 0.05 }
 """
 
-import math
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +29,7 @@ from feddst.options import dotted, hint, one_of, updated
 from feddst.runtime.config import RunConfig, refuse_ineffective
 from feddst.runtime.presets import Row, preset_options
 from feddst.studies.reproduce.record import STUDY
-from feddst.studies.reproduce.request import Request
+from feddst.studies.reproduce.request import Request, rising
 
 KEYS = ("title", "preset", "caps", "against", "options", "rows")
 ROW_KEYS = ("title", "against", "options")
@@ -64,7 +62,7 @@ class StudyConfig(Request):
         return Path(self.target).stem
 
     @property
-    def caps(self) -> tuple[float, ...]:
+    def upload_caps(self) -> tuple[float, ...]:
         return tuple(self.content["caps"])
 
     @property
@@ -100,7 +98,7 @@ class StudyConfig(Request):
         return found
 
     def options(self, row: Row) -> Mapping[str, Any]:
-        return {**self.shared, **row.own, "method": row.method, "cap_gib": max(self.caps)}
+        return {**self.shared, **row.own, "method": row.method, "cap_gib": max(self.upload_caps)}
 
     def check(self) -> None:
         shared = self.shared
@@ -179,7 +177,7 @@ def _check_texts(table: Mapping[str, Any], keys: tuple[str, ...]) -> None:
 
 def _check_caps(caps: Any) -> None:
     numbers = caps if isinstance(caps, list) and all(type(cap) in (int, float) for cap in caps) else []
-    if not numbers or not all(low < cap < math.inf for low, cap in pairwise([0, *numbers])):
+    if not rising(numbers):
         raise OptionError(f"caps must be a list of GiB above 0, each above the one before it, got {caps!r}")
 
 
