@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CHROMIUM := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
 
-.PHONY: help run test test-browser test-flower lint docs docs-serve wheel test-wheel clean
+.PHONY: help run test test-browser test-flower lint docs docs-serve wheel test-wheel bench-cpu bench-gpu bench-peers bench-scale bench-wire clean
 
 $(READY): pyproject.toml constraints.txt CMakeLists.txt $(wildcard native/*)
 	@echo 'installing into $(VENV); this takes a few minutes the first time'
@@ -52,6 +52,22 @@ docs: $(READY) ## the documentation as a site
 
 docs-serve: $(READY) ## the same on loopback, made again as pages change
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --dev-addr 127.0.0.1:8000
+
+# What each measures; ARGS are its options, and ARGS=--help lists them: make bench-cpu ARGS='--jobs mnist --turns 1'.
+bench-cpu: $(READY) ## measure rounds on this CPU, beside PyTorch
+	$(BIN)/python -m benchmarks.cpu $(ARGS)
+
+bench-gpu: $(READY) ## measure training steps on this GPU, beside PyTorch
+	$(BIN)/python -m benchmarks.gpu $(ARGS)
+
+bench-peers: $(READY) ## measure rounds beside other frameworks
+	$(BIN)/python -m benchmarks.peers $(ARGS)
+
+bench-scale: $(READY) ## measure the server of many clients
+	$(BIN)/python -m benchmarks.scale $(ARGS)
+
+bench-wire: $(READY) ## measure updates on the wire: bytes and speed
+	$(BIN)/python -m benchmarks.wire $(ARGS)
 
 clean: ## remove what the others made
 	rm -rf $(VENV) build dist site src/feddst/_native.*so .mypy_cache .ruff_cache .pytest_cache .hypothesis

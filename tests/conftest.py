@@ -2,14 +2,19 @@
 
 import importlib.util
 import json
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
 from hypothesis import settings
 
+from feddst.data import Dataset
+from feddst.data.sources import LOADERS
 from feddst.runtime.checksums import unseal, unseal_lines, unseal_text
 from feddst.runtime.storage import RunDirectory
 from feddst.runtime.tensorfile import pack, unpack_sealed
@@ -18,6 +23,42 @@ settings.register_profile("feddst", deadline=None)  # how long an example takes 
 settings.load_profile("feddst")
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a call of the program gave."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def tiny_mnist(monkeypatch: pytest.MonkeyPatch) -> Dataset:
+    """Stands in for MNIST: 200 training and 40 test images of 4 classes, 14×14 pixels."""
+    draws = torch.Generator().manual_seed(5)
+    centres = torch.randn(4, 1, 14, 14, generator=draws)
+    labels = torch.arange(240) % 4
+    images = centres[labels] + 0.3 * torch.randn(240, 1, 14, 14, generator=draws)
+    data = Dataset.from_arrays((images[:200], labels[:200]), (images[200:], labels[200:]), name="mnist")
+    monkeypatch.setitem(LOADERS, "mnist", lambda config: data)
+    return data
+
+
+@pytest.fixture
+def called(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Outcome]:
+    """Calls a program's `main` with words, or with one string of them, in `tmp_path`."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(main: Callable[[Sequence[str]], int], *words: str) -> Outcome:
+        code = main(words[0].split() if len(words) == 1 else words)
+        seen = capsys.readouterr()
+        return Outcome(code, seen.out, seen.err)
+
+    return call
 
 
 @pytest.fixture(scope="session")
@@ -34,6 +75,19 @@ def script_named() -> Callable[[str], ModuleType]:
         return module
 
     return load
+
+
+@pytest.fixture(scope="session")
+def today() -> Callable[[str], str]:
+    """Gives the command that today does what a record's command did."""
+
+    def named(command: str) -> str:
+        bench = re.fullmatch(r"feddst bench (\w+)(?: (.*))?", command)
+        if bench is not None:
+            return f"make bench-{bench[1]}" + (f" ARGS='{bench[2]}'" if bench[2] else "")
+        return command.replace("python scripts/compare_coders.py", "python -m benchmarks.wire.compare_coders")
+
+    return named
 
 
 @pytest.fixture(scope="session")

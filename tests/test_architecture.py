@@ -72,6 +72,10 @@ def test_modules_import_from_below() -> None:
     assert wrong == []
 
 
+def test_the_package_does_without_the_benchmarks() -> None:
+    assert [module for module in SOURCES for name in imports(module) if f"{name}.".startswith("benchmarks.")] == []
+
+
 def test_every_exception_is_needed() -> None:
     assert len(EXCEPTIONS) == 1
     for importer, imported in EXCEPTIONS:

@@ -39,7 +39,7 @@ README, RESULTS = "README.md", "docs/results.md"
 NAMES = {"FedAvgM": "fedavgm", "RandomMask": "randommask", "FedDST": "feddst"}
 ELSEWHERE = {
     "docs/choosing.md": "tests/docs/test_choosing.py",
-    "docs/scale.md": "tests/bench/test_scale.py",
+    "docs/scale.md": "tests/benchmarks/scale/test_measure.py",
     "docs/options.md": "tests/docs/test_options_page.py",
     "docs/methods.md": "tests/docs/test_made_pages.py",
     **{f"docs/{name}-bench.md": "tests/docs/test_made_pages.py" for name in ("cpu", "gpu", "scale", "wire")},
@@ -1202,7 +1202,7 @@ def test_pages_say_what_the_records_hold(page: str, claim: Claim) -> None:
 
 
 @EACH
-def test_records_are_linked_and_their_commands_named(page: str, claim: Claim) -> None:
+def test_records_are_linked_and_their_commands_named(page: str, claim: Claim, today: Callable[[str], str]) -> None:
     USED.clear()
     assert list(claim())
     text = (ROOT / page).read_text()
@@ -1212,7 +1212,8 @@ def test_records_are_linked_and_their_commands_named(page: str, claim: Claim) ->
     )
     for path in USED:
         assert f"]({'../' * page.count('/')}{path})" in text, path
-        [program] = re.findall(r"^(?:feddst (?:bench|reproduce) \S+|feddst \w+|python \S+)", content(path)["command"])
+        command = today(content(path)["command"])
+        [program] = re.findall(r"^(?:make \S+|feddst reproduce \S+|feddst \w+|python -m \S+|python \S+)", command)
         assert program in text, program
         assert "--reading published" in text or "--reading published" not in content(path)["command"]
 

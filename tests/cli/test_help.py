@@ -38,7 +38,7 @@ def test_every_command_has_its_help(feddst: Call, name: str) -> None:
     assert all(f"--{option.name}" in shown for option in COMMANDS[name].options())
 
 
-@pytest.mark.parametrize("group", ["data", "model", "flower", "bench"])
+@pytest.mark.parametrize("group", ["data", "model", "flower"])
 @pytest.mark.parametrize("asked", ["", " --help", " -h"])
 def test_a_group_lists_its_commands(feddst: Call, group: str, asked: str) -> None:
     outcome = feddst(group + asked)

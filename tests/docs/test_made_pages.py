@@ -14,11 +14,14 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from feddst.bench import cpu_tables, gpu_tables, scale_tables, wire_tables
-from feddst.bench.cpu import CpuRecord
-from feddst.bench.gpu import GpuBench, GpuRecord
-from feddst.bench.scale import ScaleRecord
-from feddst.bench.wire import WireRecord
+import benchmarks.cpu.tables
+import benchmarks.gpu.tables
+import benchmarks.scale.tables
+import benchmarks.wire.tables
+from benchmarks.cpu.measure import CpuRecord
+from benchmarks.gpu.measure import GpuBench, GpuRecord
+from benchmarks.scale.measure import ScaleRecord
+from benchmarks.wire.measure import WireRecord
 from feddst.methods import METHODS
 from feddst.runtime.config import stored_options
 from feddst.runtime.metrics import Row
@@ -71,7 +74,7 @@ def record_of(kind: type[T], content: Mapping[str, Any], **others: Any) -> T:
 
 def cpu_page() -> str:
     about = read("cpu-bench")
-    return cpu_tables.markdown(record_of(CpuRecord, about, gemm=about["gemm_gflops"]), about)
+    return benchmarks.cpu.tables.markdown(record_of(CpuRecord, about, gemm=about["gemm_gflops"]), about)
 
 
 def gpu_page() -> str:
@@ -79,12 +82,12 @@ def gpu_page() -> str:
     repeats = {len(step["laps"]) for step in about["steps"]}
     bench = GpuBench(models=about["models"], precision=about["precision"], repeats=max(repeats))
     others = {"bench": {}, "gpu": about["machine"]["gpu"], "gemm": about["gemm_tflops"], "rows": about["steps"]}
-    return gpu_tables.markdown(replace(record_of(GpuRecord, about, **others), bench=bench), about)
+    return benchmarks.gpu.tables.markdown(replace(record_of(GpuRecord, about, **others), bench=bench), about)
 
 
 def wire_page() -> str:
     about = read("wire-bench")
-    return wire_tables.markdown(record_of(WireRecord, about), about)
+    return benchmarks.wire.tables.markdown(record_of(WireRecord, about), about)
 
 
 def scale_page() -> str:
@@ -93,7 +96,7 @@ def scale_page() -> str:
         row["case"] = {**row, "level": about["level"], "seed": 0, "rounds": 0}
     for row in about["rows"]:
         row["laps"] = [row["seconds"]]
-    return scale_tables.markdown(record_of(ScaleRecord, about, sums=about["updates"]), about)
+    return benchmarks.scale.tables.markdown(record_of(ScaleRecord, about, sums=about["updates"]), about)
 
 
 PAGES = {"cpu-bench": cpu_page, "gpu-bench": gpu_page, "scale-bench": scale_page, "wire-bench": wire_page}

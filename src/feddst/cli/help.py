@@ -15,7 +15,7 @@ INDENT = 6
 
 def help_text(usage: str, summary: str, options: Sequence[Option]) -> str:
     """Usage, what the command does, and its options by group."""
-    parts = [f"usage: feddst {usage}", _filled(summary[0].upper() + summary[1:] + ".", 0)]
+    parts = [f"usage: {usage}", _filled(summary[0].upper() + summary[1:] + ".", 0)]
     for group, members in by_group(options).items():
         parts.append(_heading(group) + "\n" + "\n".join(_described(opt) for opt in members))
     return "\n\n".join(parts)

@@ -1,18 +1,9 @@
-"""The program `feddst`: finds the command, reads its options, and turns errors into one line and exit code 2."""
+"""The program `feddst`: its commands, and which of them the first words name."""
 
-import logging
-import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
-from feddst import __version__, early_interrupt
-from feddst.cli.arguments import parse
-from feddst.cli.bench import WireBenchArguments, wire_command
-from feddst.cli.bench_cpu import CpuBenchArguments, cpu_command
-from feddst.cli.bench_gpu import GpuBenchArguments, gpu_command
-from feddst.cli.bench_peers import PeersBenchArguments, peers_command
-from feddst.cli.bench_scale import ScaleBenchArguments, scale_command
+from feddst import __version__
 from feddst.cli.command import Command
 from feddst.cli.compare import compare_command
 from feddst.cli.data import ShowArguments, show_command
@@ -26,23 +17,21 @@ from feddst.cli.flower import (
     simulate_command,
     simulate_options,
 )
-from feddst.cli.help import help_text, overview
+from feddst.cli.help import overview
 from feddst.cli.listings import MethodsArguments, methods_command, presets_command
 from feddst.cli.logs import LogArguments
 from feddst.cli.model import model_command, model_options
 from feddst.cli.options import OptionsArguments, options_command
+from feddst.cli.program import carry_out, guarded
 from feddst.cli.report import ANY_NUMBER, ReportArguments, report_command
 from feddst.cli.reproduce import reproduce_command, reproduce_options, study_command, study_options
 from feddst.cli.run import run_command
-from feddst.cli.screen import WarningLines, complain
 from feddst.cli.settings import Common, RunArguments
-from feddst.early_interrupt import INTERRUPTED
-from feddst.errors import FeddstError, OptionError
+from feddst.errors import OptionError
 from feddst.options import hint, one_of, options_of
 from feddst.runtime import RunConfig
 from feddst.studies.comparison import compare_options
 
-BAD_INPUT = 2
 AGAIN = "the same command with the same --out goes on with what was stopped"
 
 COMMANDS: dict[str, Command] = {
@@ -143,58 +132,12 @@ COMMANDS: dict[str, Command] = {
         lambda given: options_command(given, COMMANDS),
         words=1,
     ),
-    "bench peers": Command(
-        "bench peers [--flower PYTHON] [--pfl PYTHON] [--fedlab PYTHON] [--out FILE] [options]",
-        "measure seconds a round beside plain PyTorch and other frameworks",
-        lambda: options_of(PeersBenchArguments),
-        peers_command,
-    ),
-    "bench wire": Command(
-        "bench wire [--networks A,B,…] [--levels X,Y,…] [--out FILE] [--markdown FILE] [options]",
-        "measure the bytes and the speed of updates on the wire",
-        lambda: options_of(WireBenchArguments),
-        wire_command,
-    ),
-    "bench cpu": Command(
-        "bench cpu [--jobs A,B,…] [--sparsities X,Y,…] [--out FILE] [--markdown FILE] [options]",
-        "measure rounds on this machine's CPU, beside PyTorch and what arithmetic allows",
-        lambda: options_of(CpuBenchArguments),
-        cpu_command,
-    ),
-    "bench scale": Command(
-        "bench scale [--networks A,B,…] [--codecs A,B,…] [--clients N,M,…] [--out FILE] [--markdown FILE] [options]",
-        "measure the server's time and memory as clients in a round grow in number",
-        lambda: options_of(ScaleBenchArguments),
-        scale_command,
-    ),
-    "bench gpu": Command(
-        "bench gpu [--models M] [--images A,B,…] [--against X,Y,…] [--out FILE] [--markdown FILE] [options]",
-        "measure training steps on this machine's GPU, beside PyTorch and what the chip's products reach",
-        lambda: options_of(GpuBenchArguments),
-        gpu_command,
-    ),
 }
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the program with these words, or those of the command line; returns the exit code."""
-    early_interrupt.unwatch()
-    try:
-        with _warnings_shown():
-            return _dispatch(list(sys.argv[1:] if words is None else words))
-    except FeddstError as error:
-        complain(error)
-        return BAD_INPUT
-    except KeyboardInterrupt:
-        complain("interrupted")
-        return INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has had enough; Python would complain once more while shutting down.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except OSError as error:
-        complain(error)
-        return BAD_INPUT
+    return guarded(lambda: _dispatch(list(sys.argv[1:] if words is None else words)))
 
 
 def _dispatch(words: list[str]) -> int:
@@ -208,11 +151,7 @@ def _dispatch(words: list[str]) -> int:
         print(overview(_summaries(words[0]), words[0]))
         return 0
     command, rest = _find(words)
-    given = parse(rest, command.options(), words=command.words, unneeded=command.unneeded)
-    if given.help:
-        print(help_text(command.usage, command.summary, command.options()))
-        return 0
-    return command.action(given)
+    return carry_out("feddst", command, rest)
 
 
 def _find(words: list[str]) -> tuple[Command, list[str]]:
@@ -233,13 +172,3 @@ def _groups() -> set[str]:
 def _summaries(group: str = "") -> list[tuple[str, str]]:
     """Commands, all or those of a group, and what each does."""
     return [(name, command.summary) for name, command in COMMANDS.items() if group in ("", name.split()[0])]
-
-
-@contextmanager
-def _warnings_shown() -> Iterator[None]:
-    logger, handler = logging.getLogger("feddst"), WarningLines(logging.WARNING)
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)

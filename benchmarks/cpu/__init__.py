@@ -1,0 +1,1 @@
+"""Rounds on a CPU: `python -m benchmarks.cpu`."""

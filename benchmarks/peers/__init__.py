@@ -1,0 +1,1 @@
+"""Rounds here, in plain PyTorch and in other frameworks: `python -m benchmarks.peers`."""

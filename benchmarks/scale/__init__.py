@@ -1,0 +1,1 @@
+"""The server of many clients: `python -m benchmarks.scale`."""

@@ -1,0 +1,206 @@
+"""A server and its rounds: where its time goes, and how much memory it needs."""
+
+import statistics
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from multiprocessing.connection import Connection
+
+import torch
+from flwr.app import Message
+from flwr.clientapp import ClientApp
+
+from benchmarks.scale.cases import IMAGES, Case
+from benchmarks.scale.clients import News
+from benchmarks.scale.memory import forget_peak, peak, resident, tidy
+from benchmarks.wire.updates import SHAPES
+from feddst.clients.reproducible import reproducible
+from feddst.clients.task import Failure, Reply
+from feddst.core import ClientState
+from feddst.data import Roster
+from feddst.engines.base import Evaluation
+from feddst.errors import TrainingError
+from feddst.flower.config import FlowerConfig
+from feddst.flower.engine import FlowerEngine
+from feddst.flower.inprocess import InProcessGrid
+from feddst.flower.messages import HELLO, WORK, Introduction, introduction_letter, read_work, reply_letter
+from feddst.runtime.run import Run
+
+WARMING = 3
+"""Clients in the rounds that are played before anything is measured."""
+
+
+@dataclass(frozen=True)
+class Lap:
+    """Seconds of a core that one round took the server.
+
+    `opening`: who takes part, the broadcast, orders. `sending`: letters. `fetching`: answers, as Flower's messages.
+    `adding`: decoding, checking and adding up. `closing`: the new model, and the round's row. The clients' own are in
+    none of these.
+    """
+
+    opening: float
+    sending: float
+    fetching: float
+    adding: float
+    closing: float
+
+    @property
+    def total(self) -> float:
+        """All of them."""
+        return self.opening + self.sending + self.fetching + self.adding + self.closing
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What came of a case. `up` and `down`: bytes of the last round's payloads; `dense`: bytes of the model in float32.
+
+    `kept`: bytes of memory for the run between rounds; `peak`: the most in any round; both above what the process had
+    when it had played such rounds with a few clients, and let go of them.
+    """
+
+    case: Case
+    dense: int
+    up: int
+    down: int
+    kept: int
+    peak: int
+    laps: tuple[Lap, ...]
+
+    @property
+    def lap(self) -> Lap:
+        """The medians of the rounds' parts."""
+        return Lap(*(statistics.median(getattr(lap, part.name) for lap in self.laps) for part in fields(Lap)))
+
+
+class ClientsGrid(InProcessGrid):
+    """Nodes whose answers come from another process, each made when it is asked for.
+
+    Of each round, `elsewhere` are the seconds of this core that asking for them took, which are not the server's, and
+    `pulled` is when it first did.
+    """
+
+    def __init__(self, clients: int, pipe: Connection) -> None:
+        super().__init__(ClientApp(), 0, courier=self._carry)
+        self.clients = clients
+        self._pipe = pipe
+        self._told = False
+        self.elsewhere = 0.0
+        self.pulled: float | None = None
+
+    def begin_round(self) -> None:
+        """The next letter has another broadcast than the last, and all after it have the same."""
+        self._told, self.elsewhere, self.pulled = False, 0.0, None
+
+    def get_node_ids(self) -> Iterable[int]:
+        return range(1, self.clients + 1)
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        began = time.thread_time()
+        if self.pulled is None:
+            self.pulled = began
+        names = list(message_ids)
+        self._ask([letter for name in names if (letter := self._waiting.get(name)) is not None])
+        self.elsewhere += time.thread_time() - began
+        return super().pull_messages(names)
+
+    def _ask(self, letters: Sequence[Message]) -> None:
+        """Have the answers to these letters made, in their order."""
+        work = [letter for letter in letters if letter.metadata.message_type == WORK]
+        if work and not self._told:
+            orders, payload = read_work(work[0])
+            self._pipe.send(News(payload, orders.work, orders.wire))
+            self._told = True
+        if work:
+            self._pipe.send([letter.metadata.dst_node_id - 1 for letter in work])
+
+    def _carry(self, message: Message, deliver: object) -> Message:
+        if message.metadata.message_type == HELLO:
+            return introduction_letter(message, Introduction(message.metadata.dst_node_id - 1, IMAGES))
+        began = time.thread_time()
+        answer = self._pipe.recv_bytes()
+        self.elsewhere += time.thread_time() - began
+        return reply_letter(message, Reply(answer, ClientState(), 1.0))
+
+
+class Server:
+    """A run on such a grid."""
+
+    def __init__(self, case: Case, pipe: Connection) -> None:
+        shape, classes = SHAPES[case.network]
+        images: dict[int, int] = {}
+        roster = Roster(torch.zeros(1, *shape), classes, case.clients, images)
+        self.run = Run(case.config(), roster, case.module(), strangers=True)
+        self._grid = ClientsGrid(case.clients, pipe)
+        self._engine = FlowerEngine(
+            self._grid,
+            FlowerConfig(),
+            run="scale",
+            clients=case.clients,
+            images=images,
+            evaluate=_nothing,
+            late=self.run.receive_late,
+            spare=0,
+        )
+        self._engine.nodes.gather(60.0)
+
+    def round(self) -> Lap:
+        """Play a round; raises if it has not every client's update in it."""
+        grid, adding = self._grid, 0.0
+        grid.begin_round()
+
+        def receive(place: int, reply: Reply | Failure) -> bool:
+            nonlocal adding
+            before = time.thread_time()
+            used = self.run.receive(place, reply)
+            adding += time.thread_time() - before
+            return used
+
+        began = time.thread_time()
+        assignments = self.run.open_round()
+        opened = time.thread_time()
+        self._engine.train(assignments, receive)
+        del assignments
+        trained = time.thread_time()
+        self.run.close_round()
+        row = self.run.record([])
+        closed = time.thread_time()
+        if row.clients != grid.clients:
+            raise TrainingError(f"{row.clients} of {grid.clients} made-up updates were used")
+        pulled = trained if grid.pulled is None else grid.pulled
+        fetching = trained - pulled - adding - grid.elsewhere
+        return Lap(opened - began, pulled - opened, fetching, adding, closed - trained)
+
+
+def measure_case(case: Case, pipe: Connection) -> Measured:
+    """Play rounds like those of a case with a few clients, then the case itself; `pipe` leads to its clients."""
+    torch.set_num_threads(1)
+    with reproducible():
+        few = Server(replace(case, clients=min(WARMING, case.clients)), pipe)
+        few.round()
+        few.round()
+        del few
+        tidy()
+        before = resident()
+        forget_peak()
+        server = Server(case, pipe)
+        laps = [server.round() for _ in range(case.rounds)]
+        most = peak() - before
+        rows = server.run.rows
+        up, down = ([0, *(getattr(row, way) for row in rows)] for way in ("upload_bytes", "download_bytes"))
+        tidy()
+        kept = resident() - before
+    state = server.run.state
+    return Measured(
+        case=case,
+        dense=4 * sum(value.numel() for value in state.params.values()),
+        up=up[-1] - up[-2],
+        down=down[-1] - down[-2],
+        kept=kept,
+        peak=most,
+        laps=tuple(laps),
+    )
+
+
+def _nothing(exams: object) -> list[Evaluation]:
+    return []
