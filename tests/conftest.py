@@ -22,6 +22,13 @@ from feddst.runtime.tensorfile import pack, unpack_sealed
 settings.register_profile("feddst", deadline=None)  # how long an example takes depends on the machine
 settings.load_profile("feddst")
 
+MOVED = {
+    "python scripts/compare_coders": "python -m benchmarks.wire.compare_coders",
+    "python scripts/bench_flower_rounds": "python -m benchmarks.flower.rounds",
+    "python scripts/flower_bytes": "python -m benchmarks.flower.traffic",
+    "python scripts/slow_network": "python -m benchmarks.flower.slow_network",
+}
+"""Scripts that became benches after records were made with them."""
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 
 
@@ -82,10 +89,11 @@ def today() -> Callable[[str], str]:
     """Gives the command that today does what a record's command did."""
 
     def named(command: str) -> str:
-        bench = re.fullmatch(r"feddst bench (\w+)(?: (.*))?", command)
+        bench = re.fullmatch(r"(?:feddst bench |python -m benchmarks\.)(\w+)(?: (.*))?", command)
         if bench is not None:
             return f"make bench-{bench[1]}" + (f" ARGS='{bench[2]}'" if bench[2] else "")
-        return command.replace("python scripts/compare_coders.py", "python -m benchmarks.wire.compare_coders")
+        former, space, options = command.partition(".py")
+        return MOVED.get(former, former + space) + options
 
     return named
 

@@ -19,6 +19,7 @@ import benchmarks.gpu.tables
 import benchmarks.scale.tables
 import benchmarks.wire.tables
 from benchmarks.cpu.measure import CpuRecord
+from benchmarks.flower import slow_network
 from benchmarks.gpu.measure import GpuBench, GpuRecord
 from benchmarks.scale.measure import ScaleRecord
 from benchmarks.wire.measure import WireRecord
@@ -164,8 +165,8 @@ def test_pictures_of_comparisons(name: str, tmp_path: Path) -> None:
     alike(tmp_path / "made.png", ROOT / f"docs/{name}.png")
 
 
-def test_the_picture_of_slow_links(tmp_path: Path, script_named: Callable[[str], ModuleType]) -> None:
-    script_named("slow_network").draw(read("slow-network"), tmp_path / "made.png")
+def test_the_picture_of_slow_links(tmp_path: Path) -> None:
+    slow_network.draw(read("slow-network"), tmp_path / "made.png")
     alike(tmp_path / "made.png", ROOT / "docs/slow-network.png")
 
 

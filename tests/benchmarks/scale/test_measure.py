@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -270,11 +271,11 @@ def test_the_tables_of_the_page(title: str) -> None:
     ]
 
 
-def test_the_page_on_how_it_was_measured() -> None:
-    assert RECORD["command"] == "feddst bench scale"
+def test_the_page_on_how_it_was_measured(today: Callable[[str], str]) -> None:
+    assert today(RECORD["command"]) == "make bench-scale"
     assert (RECORD["outlook"]["clients"], RECORD["outlook"]["leaves"]) == (CLIENTS, LEAVES)
     assert RECORD["outlook"]["flower_bytes_a_message"] == OVERHEAD
-    says(f"made by `{RECORD['command']}`")
+    says(f"made by `{today(RECORD['command'])}`")
     says(f"an {RECORD['machine']['cpu'].replace('(R)', '')}, of which the server had one core")
     says(f"S = {RECORD['level']:g}")
     says("models of " + " and ".join(f"{round_of(f'{n}, q4, ordinary')['dense'] / 1e6:.2f} MB ({n})" for n in NETWORKS))

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.flower.proxy import CountingProxy
 from feddst.errors import FlowerError
+from feddst.flower.deployment.certificates import make_node_key
 from feddst.flower.deployment.command_line import ask, write_connection
 from feddst.flower.deployment.family import descendants
 from feddst.flower.deployment.local import LocalDeployment
 from feddst.flower.deployment.ports import free_ports
-from feddst.flower.deployment.proxy import CountingProxy
+from feddst.flower.deployment.services import Service, stop
 
 NOOP = Path(__file__).parent / "apps" / "noop"
 NODES = 2
@@ -74,10 +76,15 @@ def test_nodes_came_through_what_sits_between(proxy_and_deployment: tuple[Counti
 
 
 def test_a_key_that_nobody_registered_is_refused(deployment: LocalDeployment) -> None:
-    stranger = deployment.add_stranger()
-    assert stranger.wait(30) != 0
-    assert "Exit Code: 305" in stranger.output()
-    assert "SuperNode ID:" not in stranger.output()
+    key = make_node_key(deployment.folder / "nodes" / "stranger", "key")
+    stranger = deployment.node_service("stranger", deployment.count, free_ports(1)[0], key)
+    stranger.start()
+    try:
+        assert stranger.wait(30) != 0
+        assert "Exit Code: 305" in stranger.output()
+        assert "SuperNode ID:" not in stranger.output()
+    finally:
+        stop([stranger])
 
 
 def test_a_plain_http_client_gets_nothing(deployment: LocalDeployment, tmp_path: Path) -> None:
@@ -96,13 +103,15 @@ def test_a_client_that_does_not_trust_the_authority_finds_out(deployment: LocalD
         ssl.create_default_context().wrap_socket(connection, server_hostname="127.0.0.1")
 
 
-def test_a_node_and_the_superlink_can_be_killed_and_started_again(tmp_path: Path, all_gone: AllGone) -> None:
+def test_a_node_and_the_superlink_can_be_killed_and_started_again(
+    tmp_path: Path, all_gone: AllGone, start_again: Callable[[Service], None]
+) -> None:
     with LocalDeployment(tmp_path, 1, secure=False, node_config={0: {"name": 'it\'s "quoted"'}}) as deployment:
-        deployment.kill_superlink()
+        deployment.superlink.kill()
         deployment.start_superlink()
         assert deployment.run_app(NOOP, seconds=90).completed
-        deployment.kill_node(0)
-        deployment.start_node(0)
+        deployment.nodes[0].kill()
+        start_again(deployment.nodes[0])
         pids = [service.pid for service in (deployment.superlink, *deployment.nodes)]
         pids += [process.pid for pid in pids for process in descendants(pid)]
         assert len(pids) >= 4

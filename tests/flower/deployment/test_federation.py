@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 
 import feddst
+from benchmarks.flower.proxy import CountingProxy
 from feddst.errors import FlowerError
 from feddst.flower.config import Value
 from feddst.flower.deployment.family import descendants
 from feddst.flower.deployment.local import LocalDeployment
 from feddst.flower.deployment.ports import free_ports
-from feddst.flower.deployment.proxy import CountingProxy
+from feddst.flower.deployment.services import Service
 from feddst.flower.settings import read_run_config, write_app
 from feddst.runtime.config import RunConfig
 from feddst.runtime.metrics import Row, read_rows
@@ -111,15 +112,17 @@ def test_the_bits_of_the_reference_and_the_bytes_on_the_line(tmp_path: Path, app
     assert 0 < down - last.download_bytes < OVERHEAD * messages
 
 
-def test_a_killed_node_is_left_out_and_serves_again_when_it_is_back(tmp_path: Path, app: Path) -> None:
+def test_a_killed_node_is_left_out_and_serves_again_when_it_is_back(
+    tmp_path: Path, app: Path, start_again: Callable[[Service], None]
+) -> None:
     out = tmp_path / "run"
     with LocalDeployment(tmp_path / "deployment", NODES) as deployment:
 
         def kill_and_restart() -> None:
             wait_for(lambda: len(rows(out)) >= 1)
-            deployment.kill_node(1)
+            deployment.nodes[1].kill()
             wait_for(lambda: any(row.missing for row in rows(out)))
-            deployment.start_node(1)
+            start_again(deployment.nodes[1])
 
         values = {**COMMON, "rounds": 7, "out": str(out), "flower.deadline": 20.0, "flower.failures": 9}
         with meanwhile(kill_and_restart):
@@ -138,7 +141,7 @@ def test_a_killed_server_goes_on_from_its_last_round(tmp_path: Path, app: Path) 
 
         def kill() -> None:
             wait_for(lambda: len(rows(out)) >= 2)
-            deployment.kill_superlink()  # and with it the process of the server's app
+            deployment.superlink.kill()  # and with it the process of the server's app
 
         values = {**COMMON, "rounds": rounds, "out": str(out)}
         with meanwhile(kill), pytest.raises(FlowerError):

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -26,9 +25,6 @@ from feddst.flower.deployment.signals import Signals
 
 START = 60.0
 """Seconds that a process has to start in."""
-REJOIN = 90.0
-"""Seconds after which a SuperNode that was killed must have been let in again."""
-_STILL_ONLINE = "[code: 2004]"
 
 
 class LocalDeployment:
@@ -66,7 +62,6 @@ class LocalDeployment:
         self._certificates = make_certificates(self.folder / "certificates") if secure else None
         self.superlink = self._make_superlink()
         self.nodes: list[Service] = []
-        self._strangers: list[Service] = []
         self._signals = signals or Signals()
         self._entered = ExitStack()
         self._own_signals = signals is None
@@ -82,7 +77,7 @@ class LocalDeployment:
             for node in self.nodes:
                 node.start()
             for node in self.nodes:
-                _wait_for_node(node)
+                wait_for_node(node)
         except BaseException:
             self.stop()
             raise
@@ -102,8 +97,8 @@ class LocalDeployment:
         self._signals.stopping = True
         try:
             with suppress(FlowerError, ProcessLookupError):  # there is none, or it has just ended
-                self.kill_server_app()
-            stop([*self.nodes, *self._strangers], self._in_a_hurry)
+                self._kill_server_app()
+            stop(self.nodes, self._in_a_hurry)
         finally:
             stop([self.superlink], self._in_a_hurry)
             self._entered.close()
@@ -135,42 +130,26 @@ class LocalDeployment:
         self.superlink.start()
         self.superlink.wait_until(lambda: answers(self.port), START)
 
-    def kill_superlink(self) -> None:
-        """SIGKILL to the SuperLink and the ServerApp."""
-        self.superlink.kill()
+    def node_service(self, name: str, partition: int, port: int, key: NodeKey | None) -> Service:
+        """A SuperNode that is not started yet, with all its files in a directory of this name."""
+        folder = self.folder / "nodes" / name
+        make_private(folder / "state")
+        config: dict[str, Value] = {"partition-id": partition, "num-partitions": self.count}
+        config |= {"state-dir": str(folder / "state"), **self._node_config.get(partition, {})}
+        command = [program("flower-supernode"), "--superlink", self._nodes_connect_to]
+        command += ["--host", HOST, "--port", str(port)]
+        command += ["--node-config", str(write_values(folder / "config.toml", config))]
+        if self._certificates is None or key is None:
+            command += ["--insecure"]
+        else:
+            command += ["--root-certificates", str(self._certificates.authority)]
+            command += ["--auth-supernode-private-key", str(key.private)]
+        command = [*self._prefix(partition), *command]
+        return Service(f"SuperNode {name}", command, environment(folder / "home"), self.folder / "logs" / f"{name}.log")
 
-    def kill_server_app(self) -> None:
+    def _kill_server_app(self) -> None:
         """SIGKILL to the process of the ServerApp alone."""
         os.kill(self.superlink.child("flwr-serverapp"), signal.SIGKILL)
-
-    def start_node(self, index: int) -> None:
-        """Start a SuperNode again after it was killed, with the same key, configuration and state directory.
-
-        The SuperLink lets nobody in with a key whose node it believes to be online, which it does until it has missed
-        two heartbeats, up to a minute after the kill. So this asks again and again. Without keys it is at once.
-        """
-        node, deadline = self.nodes[index], time.monotonic() + REJOIN
-        while True:
-            node.start()
-            try:
-                return _wait_for_node(node)
-            except FlowerError:
-                if _STILL_ONLINE not in node.output() or time.monotonic() > deadline:
-                    raise
-            time.sleep(2.0)
-
-    def kill_node(self, index: int) -> None:
-        """SIGKILL to a SuperNode and its ClientApp."""
-        self.nodes[index].kill()
-
-    def add_stranger(self) -> Service:
-        """Start one more SuperNode, with a key that nobody registered, and do not wait for it."""
-        name = f"stranger-{len(self._strangers)}"
-        key = make_node_key(self.folder / "nodes" / name, "key") if self._certificates else None
-        stranger = self._node_service(name, self.count, free_ports(1)[0], key)
-        self._strangers.append(stranger)
-        stranger.start()
-        return stranger
 
     def _in_a_hurry(self) -> bool:
         return self._signals.hurry
@@ -189,23 +168,7 @@ class LocalDeployment:
         if self._certificates is not None:
             key = make_node_key(self.folder / "nodes" / name, "key")
             ask(self.home, "supernode", "register", str(key.public))
-        return self._node_service(name, index, port, key)
-
-    def _node_service(self, name: str, partition: int, port: int, key: NodeKey | None) -> Service:
-        folder = self.folder / "nodes" / name
-        make_private(folder / "state")
-        config: dict[str, Value] = {"partition-id": partition, "num-partitions": self.count}
-        config |= {"state-dir": str(folder / "state"), **self._node_config.get(partition, {})}
-        command = [program("flower-supernode"), "--superlink", self._nodes_connect_to]
-        command += ["--host", HOST, "--port", str(port)]
-        command += ["--node-config", str(write_values(folder / "config.toml", config))]
-        if self._certificates is None or key is None:
-            command += ["--insecure"]
-        else:
-            command += ["--root-certificates", str(self._certificates.authority)]
-            command += ["--auth-supernode-private-key", str(key.private)]
-        command = [*self._prefix(partition), *command]
-        return Service(f"SuperNode {name}", command, environment(folder / "home"), self.folder / "logs" / f"{name}.log")
+        return self.node_service(name, index, port, key)
 
 
 def _server_security(files: Certificates | None) -> list[str]:
@@ -215,6 +178,6 @@ def _server_security(files: Certificates | None) -> list[str]:
     return [*words, "--ssl-keyfile", str(files.key), "--enable-supernode-auth"]
 
 
-def _wait_for_node(node: Service) -> None:
+def wait_for_node(node: Service) -> None:
     """A SuperNode writes its id once the SuperLink has let it in."""
     node.wait_until(lambda: "SuperNode ID:" in node.output(), START)

@@ -27,9 +27,6 @@ def _cells(*numbers: float) -> Cells:
     return one, two, three, four
 
 
-FORWARD_MFLOPS = {"dense": 4.6, "sparse": 0.8}
-"""What the paper's computation analysis says of a forward pass of its CIFAR-10 network, the sparse one at S = 0.8."""
-
 PAPER: Mapping[str, Mapping[str, Cells]] = {
     "table1": {
         "fedavgm": _cells(85.25, 23.96, 96.32, 0.47, 97.16, 0.39, 97.53, 0.24),

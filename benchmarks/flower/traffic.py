@@ -1,6 +1,6 @@
 """Count what crosses the line between SuperNodes and SuperLink, beside what a run says it sent.
 
-    python scripts/flower_bytes.py --out results/flower-bytes.json
+    python -m benchmarks.flower.traffic --out results/flower-bytes.json
 
 Three SuperNodes on loopback, with TLS and keys, behind a proxy that counts. What is over and above the payloads is
 Flower's own: its messages' envelopes, its polls and heartbeats, and TLS.
@@ -14,11 +14,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from benchmarks.flower.proxy import CountingProxy
 from feddst.errors import FlowerError
 from feddst.flower.config import Value
 from feddst.flower.deployment.local import LocalDeployment
 from feddst.flower.deployment.ports import free_ports
-from feddst.flower.deployment.proxy import CountingProxy
 from feddst.flower.settings import write_app
 from feddst.runtime.machine import commit, machine
 from feddst.runtime.metrics import read_rows
@@ -71,7 +71,7 @@ def main() -> int:
     if args.out.exists():
         parser.error(f"{args.out} exists already")
     record = {
-        "command": "python scripts/flower_bytes.py",
+        "command": "python -m benchmarks.flower.traffic",
         "commit": commit(),
         "machine": machine() | {"flwr": version("flwr")},
         "nodes": NODES,

@@ -1,6 +1,6 @@
 """Time rounds in which nothing is done: Flower's own loop and ours, in turn, in one run of one deployment.
 
-    python scripts/bench_flower_rounds.py --out results/flower-rounds.json
+    python -m benchmarks.flower.rounds --out results/flower-rounds.json
 
 Three SuperNodes on loopback, with TLS and keys, and Flower as it is. The loops are described in the app that is run,
 `tests/flower/deployment/apps/noop`.
@@ -21,7 +21,7 @@ from feddst.flower.config import Value
 from feddst.flower.deployment.local import LocalDeployment
 from feddst.runtime.machine import commit, machine
 
-NOOP = Path(__file__).parents[1] / "tests" / "flower" / "apps" / "noop"
+NOOP = Path(__file__).parents[2] / "tests" / "flower" / "deployment" / "apps" / "noop"
 LOOPS = ("flower", "flower-evaluate", "own")
 NODES = 3
 LONGEST = 60.0
@@ -63,7 +63,7 @@ def main() -> int:
         parser.error(f"{args.out} exists already")
     seconds = measure(args.rounds, args.turns)
     record = {
-        "command": " ".join(["python", *sys.argv]),
+        "command": " ".join(["python -m benchmarks.flower.rounds", *sys.argv[1:]]),
         "commit": commit(),
         "machine": machine() | {"flwr": version("flwr")},
         "nodes": NODES,

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from feddst.flower.deployment.proxy import CountingProxy, Link, Traffic
+from benchmarks.flower.proxy import CountingProxy, Link, Traffic
 
 
 def receive(connection: socket.socket) -> bytes:

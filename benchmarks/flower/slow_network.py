@@ -1,6 +1,6 @@
 """Train over slow links: every SuperNode in a network namespace of its own, behind a link of 1 Mbit/s up and 10 down.
 
-    sudo python scripts/slow_network.py --out results/slow-network.json --picture docs/slow-network.png
+    sudo python -m benchmarks.flower.slow_network --out results/slow-network.json --picture docs/slow-network.png
 
 A SuperLink and five SuperNodes with TLS and keys, each of which holds two of the ten digits. Every method trains until
 the mean client accuracy is 90 %. Bytes are those that the kernel counted on the links, headers and Flower's own among
@@ -23,11 +23,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from benchmarks.flower.proxy import CountingProxy, Link
 from feddst.errors import FlowerError
 from feddst.flower.config import Value
 from feddst.flower.deployment.local import LocalDeployment
 from feddst.flower.deployment.ports import free_ports
-from feddst.flower.deployment.proxy import CountingProxy, Link
 from feddst.flower.settings import write_app
 from feddst.runtime.machine import commit, machine
 from feddst.runtime.metrics import read_rows
@@ -125,7 +125,8 @@ def shaped(prefix: Sequence[str], interface: str, rate: int, delay: float) -> bo
 @contextmanager
 def relayed(wire: Wire, port: int, delay: float) -> Iterator[None]:
     """In the namespace, loopback's `port` is this machine's, by way of the link."""
-    words = [*wire.inside(), sys.executable, __file__, "--relay", f"{wire.address}:{port}", "--delay", str(delay)]
+    words = [*wire.inside(), sys.executable, "-m", "benchmarks.flower.slow_network"]
+    words += ["--relay", f"{wire.address}:{port}", "--delay", str(delay)]
     process = subprocess.Popen(words, stdin=subprocess.PIPE)
     try:
         yield
@@ -243,7 +244,7 @@ def main() -> int:
         delay = "netem" if by_kernel else "a relay in each namespace"
         link = {"up": UP, "down": DOWN, "round_trip": 2 * DELAY, "rate_by": "tc tbf", "delay_by": delay}
         record = {
-            "command": "python scripts/slow_network.py",
+            "command": "python -m benchmarks.flower.slow_network",
             "commit": commit(),
             "machine": machine() | {"flwr": version("flwr")},
             "nodes": NODES,
