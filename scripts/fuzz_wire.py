@@ -36,14 +36,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from feddst import wire
+from feddst.clients.steps import Growth, Readjust, Report
 from feddst.core import (
     Broadcast,
-    ClientWork,
-    Growth,
+    ClientPlan,
     LocalTraining,
     Masks,
-    Readjustment,
-    Report,
     Tensors,
     Update,
     generator,
@@ -105,15 +103,13 @@ def _paper_targets() -> Iterator[Target]:
     def draw() -> nn.Module:
         return network(ModelConfig(), (1, 28, 28), 10)
 
-    model, plain = initial_model(make_module(draw, seed=1)), ClientWork(LocalTraining())
+    model, plain = initial_model(make_module(draw, seed=1)), ClientPlan(LocalTraining())
     yield _target(f"{PAPER} dense", model.params, {}, {}, plain)
     for level in (0.8, 0.5):
         state = FedDST(sparsity=Sparsity(level)).init(model, seed=1)
-        work = replace(plain, readjust=_orders(state.masks))
+        work = plain.adding(_orders(state.masks))
         yield _target(f"{PAPER} {level}", state.params, {}, state.masks, work)
-    yield _target(
-        f"{PAPER} {level} gradient", state.params, {}, state.masks, replace(work, report=(Report("gradient"),))
-    )
+    yield _target(f"{PAPER} {level} gradient", state.params, {}, state.masks, work.adding(Report("gradient")))
 
 
 def _small_targets() -> Iterator[Target]:
@@ -121,24 +117,24 @@ def _small_targets() -> Iterator[Target]:
     params, masks = _drawn(shapes), _drawn_masks(shapes, {"conv": 0.5, "fc": 0.1})
     buffers = {"mean": torch.ones(3), "seen": torch.tensor(5), "on": torch.tensor([True, False, True])}
     readjust = _orders(masks)
-    plain = ClientWork(LocalTraining())
-    moving = replace(plain, readjust=readjust)
+    plain = ClientPlan(LocalTraining())
+    moving = plain.adding(readjust)
     yield _target("dense", params, buffers, {}, plain)
     yield _target("fixed mask", params, buffers, masks, plain)
     yield _target("readjusted", params, buffers, masks, moving)
     published = replace(readjust, growth=Growth(grow_from="any"))
-    yield _target("published growth", params, {}, masks, replace(moving, readjust=published))
-    yield _target("gradient", params, buffers, masks, replace(moving, report=(Report("gradient"),)))
-    yield _target("only gradient", params, buffers, masks, replace(plain, report=(Report("gradient"),), train=False))
+    yield _target("published growth", params, {}, masks, moving.adding(published))
+    yield _target("gradient", params, buffers, masks, moving.adding(Report("gradient")))
+    yield _target("only gradient", params, buffers, masks, replace(plain.adding(Report("gradient")), train=False))
     yield _target("kept layer", params, buffers, masks, replace(moving, keep=frozenset({"conv"})))
     odd: Mapping[str, tuple[int, ...]] = {"empty": (0, 4), "one": (1,), "scalar": (), "all": (9, 8), "none": (4, 4)}
     kept = {"empty": 1.0, "one": 1.0, "all": 1.0, "none": 0.0}
     odd_masks = _drawn_masks(odd, kept)
     half = {**_drawn(odd), "half": torch.ones(70, dtype=torch.float16), "brain": torch.ones(5, dtype=torch.bfloat16)}
-    yield _target("odd", half, {"nothing": torch.empty(0)}, odd_masks, replace(plain, readjust=_orders(odd_masks)))
+    yield _target("odd", half, {"nothing": torch.empty(0)}, odd_masks, plain.adding(_orders(odd_masks)))
 
 
-def _target(name: str, params: Tensors, buffers: Tensors, masks: Masks, work: ClientWork) -> Target:
+def _target(name: str, params: Tensors, buffers: Tensors, masks: Masks, work: ClientPlan) -> Target:
     sent = Broadcast(ROUND, masked(params, masks), buffers, masks)
     asked = Asked(Reference(sent), work, client=3, largest_weight=LARGEST_WEIGHT)
     answers = tuple(
@@ -146,7 +142,7 @@ def _target(name: str, params: Tensors, buffers: Tensors, masks: Masks, work: Cl
             _answer(asked, moves), asked.reference, work, WireConfig(codec, "float32", style, packing), _draws()
         )
         for codec in general_codecs()
-        for moves in ((False, True) if work.readjust is not None else (False,))
+        for moves in ((False, True) if work.step(Readjust) is not None else (False,))
         for style in (STYLES if moves else STYLES[:1])
         for packing in (("plain", "deflate") if style == "difference" else ("plain",))
     )
@@ -166,10 +162,7 @@ def _answer(asked: Asked, moves: bool) -> Update:
         params=packed(params, positions_of(masks)),
         buffers=sent.buffers if work.train else {},
         masks=masks if moves else None,
-        extra={
-            group: {name: value.float() for name, value in sent.params.items()}
-            for group in [report.kind for report in work.report]
-        },
+        extra={group: {name: value.float() for name, value in sent.params.items()} for group in work.groups},
     )
 
 
@@ -187,9 +180,9 @@ def _drawn_masks(shapes: Mapping[str, tuple[int, ...]], shares: Mapping[str, flo
     return {name: torch.from_numpy(np.asarray(draws.random(shapes[name]) < share)) for name, share in shares.items()}
 
 
-def _orders(masks: Masks) -> Readjustment:
+def _orders(masks: Masks) -> Readjust:
     budgets = {name: int(mask.sum()) for name, mask in masks.items()}
-    return Readjustment(1, {name: budget // 5 + 1 for name, budget in budgets.items()}, budgets)
+    return Readjust(1, {name: budget // 5 + 1 for name, budget in budgets.items()}, budgets)
 
 
 def _moved(masks: Masks, draws: np.random.Generator, *, more: int = 0) -> dict[str, Tensor]:
@@ -476,7 +469,7 @@ def fault_of(update: Update, asked: Asked) -> str | None:
 
 
 def _budget_fault(masks: Masks, asked: Asked) -> str | None:
-    orders, sent = asked.work.readjust, asked.reference.broadcast
+    orders, sent = asked.work.step(Readjust), asked.reference.broadcast
     for name, mask in masks.items():
         kept, held = int(mask.sum()), int(sent.masks[name].sum())
         left, entered = int((sent.masks[name] & ~mask).sum()), int((mask & ~sent.masks[name]).sum())

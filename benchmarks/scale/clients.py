@@ -15,7 +15,8 @@ from torch import Tensor
 
 from benchmarks.scale.cases import IMAGES, Case
 from feddst.clients.exchange import layout_of
-from feddst.core import ClientWork, Masks, Update, generator, positions_of
+from feddst.clients.steps import Readjust
+from feddst.core import ClientPlan, Masks, Update, generator, positions_of
 from feddst.wire import Inbox, Layout, WireConfig, encode_update
 
 STEP = 0.01
@@ -27,7 +28,7 @@ class News:
     """What all clients of a round are sent and told."""
 
     payload: bytes
-    work: ClientWork
+    work: ClientPlan
     wire: WireConfig
 
 
@@ -75,7 +76,7 @@ class MadeUpClients:
 
     def update(self, client: int) -> Update:
         """The same before it is written."""
-        sent, orders = self._sent, self._work.readjust
+        sent, orders = self._sent, self._work.step(Readjust)
         draws = generator(self._seed, "a made-up update", sent.broadcast.round, client)
         masks = None if orders is None else self._moved(orders.drop, draws)
         before = sent.values_under(sent.positions if masks is None else positions_of(masks))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from feddst.clients.reference import train_client
 from feddst.clients.task import Job
-from feddst.core import ClientWork, LocalTraining, Masks, Update, generator, positions_of, unpacked
+from feddst.core import ClientPlan, LocalTraining, Masks, Update, generator, positions_of, unpacked
 from feddst.methods import FedDST
 from feddst.models import ModelConfig, initial_model, make_module, network
 from feddst.sparsity import Sparsity, Timetable
@@ -38,7 +38,7 @@ class Exchange:
     network: NetworkName
     level: float
     reference: Reference
-    work: ClientWork
+    work: ClientPlan
     update: Update
 
     @property

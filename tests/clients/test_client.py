@@ -11,14 +11,12 @@ from torch import Tensor, nn
 
 from feddst.clients import Job, Outcome
 from feddst.clients import reference as torch_client
+from feddst.clients.steps import Growth, Proximal, Readjust, Report
 from feddst.core import (
     Broadcast,
+    ClientPlan,
     ClientState,
-    ClientWork,
-    Growth,
     LocalTraining,
-    Proximal,
-    Report,
     Update,
     count_active,
     masked,
@@ -126,12 +124,13 @@ def test_readjustment_keeps_budgets_and_moves_the_mask(
     one = job(feddst(Growth(rule=rule), after_epoch))  # type: ignore[arg-type]
     update = train_client(module, one).update
     assert update.masks is not None
-    assert one.work.readjust is not None
-    assert count_active(update.masks) == dict(one.work.readjust.budgets)
+    orders = one.work.step(Readjust)
+    assert orders is not None
+    assert count_active(update.masks) == dict(orders.budgets)
     final = whole(update, one)
     for name, mask in update.masks.items():
         grown = mask & ~one.broadcast.masks[name]
-        assert int(grown.sum()) <= one.work.readjust.drop[name]
+        assert int(grown.sum()) <= orders.drop[name]
         assert bool(final[name][grown].any()) == (after_epoch == 1 and bool(grown.any()))
     assert any(not torch.equal(mask, one.broadcast.masks[name]) for name, mask in update.masks.items())
 
@@ -141,14 +140,15 @@ def test_growth_follows_the_task_gradient_at_the_pruned_weights(
 ) -> None:
     """Recomputed independently: train, drop, then differentiate the mean loss over all images."""
     one = job(feddst())
-    assert one.work.readjust is not None
-    trained = train_client(copy.deepcopy(module), replace(one, work=replace(one.work, readjust=None))).update
+    orders = one.work.step(Readjust)
+    assert orders is not None
+    trained = train_client(copy.deepcopy(module), replace(one, work=replace(one.work, steps=()))).update
     pruned = {}
     for name, value in whole(trained, one).items():
         pruned[name] = value.clone()
         if name in one.broadcast.masks:
             active = one.broadcast.masks[name].flatten().nonzero().flatten()
-            smallest = active[value.flatten()[active].abs().argsort()[: one.work.readjust.drop[name]]]
+            smallest = active[value.flatten()[active].abs().argsort()[: orders.drop[name]]]
             pruned[name].view(-1)[smallest] = 0
     module.load_state_dict(pruned)
     torch.autograd.backward(F.cross_entropy(module(one.inputs), one.labels))
@@ -172,16 +172,17 @@ def test_published_growth_zeroes_survivors_and_misses_the_budget(
     one = job(feddst(Growth(grow_from="any", images="last-batch", weights="unpruned")))
     update = train_client(module, one).update
     assert update.masks is not None
-    assert one.work.readjust is not None
+    orders = one.work.step(Readjust)
+    assert orders is not None
     counts = count_active(update.masks)
-    assert all(counts[name] <= budget for name, budget in one.work.readjust.budgets.items())
-    assert sum(counts.values()) < sum(one.work.readjust.budgets.values())
+    assert all(counts[name] <= budget for name, budget in orders.budgets.items())
+    assert sum(counts.values()) < sum(orders.budgets.values())
 
 
 def test_gradient_reports_are_the_mean_gradient_at_the_end(
     train_client: TrainClient, module: nn.Sequential, job: JobMaker
 ) -> None:
-    one = replace(job(FedAvgM(local=LOCAL)), work=ClientWork(LOCAL, report=(Report("gradient"),), train=False))
+    one = replace(job(FedAvgM(local=LOCAL)), work=ClientPlan(LOCAL, (Report("gradient"),), train=False))
     update = train_client(module, one).update
     assert not update.params
     torch.autograd.backward(F.cross_entropy(module(one.inputs), one.labels))
@@ -200,11 +201,11 @@ def test_squared_gradients_are_the_mean_over_steps_of_each_minibatchs(train_clie
     module = nn.Sequential(nn.Flatten(), nn.Linear(1, 2, bias=False))
     local = LocalTraining(epochs=1, batch=1, lr=0.5, momentum=0.0, l2=0.0)
     sent = Broadcast(1, {"1.weight": torch.zeros(2, 1)}, masks={"1.weight": torch.ones(2, 1, dtype=torch.bool)})
-    work = ClientWork(local, report=(Report("squared-gradient"),))
+    work = ClientPlan(local, (Report("squared-gradient"),))
     one = Job(0, 7, sent, work, torch.ones(2, 1, 1, 1), torch.zeros(2, dtype=torch.int64))
     update = train_client(module, one).update
     torch.testing.assert_close(update.extra["squared-gradient"]["1.weight"], torch.full((2, 1), 0.1962685))
-    plain = train_client(module, replace(one, work=ClientWork(local))).update
+    plain = train_client(module, replace(one, work=ClientPlan(local))).update
     assert torch.equal(update.params["1.weight"], plain.params["1.weight"])
 
 
@@ -212,7 +213,7 @@ def test_squared_gradients_of_pruned_weights_are_gathered_too(
     train_client: TrainClient, module: nn.Sequential, job: JobMaker
 ) -> None:
     one = job(RandomMask(local=LOCAL, sparsity=Sparsity(0.7)))
-    found = train_client(module, replace(one, work=replace(one.work, report=(Report("squared-gradient"),)))).update
+    found = train_client(module, replace(one, work=one.work.adding(Report("squared-gradient")))).update
     plain = train_client(module, one).update
     assert all(torch.equal(value, found.params[name]) for name, value in plain.params.items())
     for name, mask in one.broadcast.masks.items():
@@ -227,7 +228,7 @@ def test_kept_parameters_stay_with_the_client(train_client: TrainClient, module:
     plain = job(FedAvgM(local=LOCAL))
     shared = {name: value for name, value in plain.broadcast.params.items() if name not in keep}
     sent = replace(plain.broadcast, params=shared)
-    one = replace(plain, broadcast=sent, work=ClientWork(LOCAL, keep=keep), initial=plain.broadcast.params)
+    one = replace(plain, broadcast=sent, work=ClientPlan(LOCAL, keep=keep), initial=plain.broadcast.params)
     first = train_client(module, one)
     assert set(first.state.tensors) == {"0.weight", "0.bias"}
     assert not set(first.update.params) & set(first.state.tensors)
@@ -296,7 +297,7 @@ def test_awkward_modules_are_trained_as_torch_trains_them(dataset: Dataset, spar
     params = {name: value.detach().clone() for name, value in module.named_parameters()}
     masks = {"a": torch.arange(256).reshape(4, 64) % 2 == 0} if sparse else {}
     sent = Broadcast(round=1, params=masked(params, masks), masks=masks)
-    work = ClientWork(LOCAL, report=(Report("gradient"),))
+    work = ClientPlan(LOCAL, (Report("gradient"),))
     one = Job(0, 7, sent, work, dataset.train_images[:20], dataset.train_labels[:20])
     outcome = torch_client.train_client(copy.deepcopy(module), one)
     assert_close(outcome, one, by_torch(module, one))

@@ -12,7 +12,7 @@ import torch
 
 import feddst
 from feddst.cli.main import main
-from feddst.core import Growth
+from feddst.clients.steps import Growth
 from feddst.errors import OptionError
 from feddst.export.card import command as run_command
 from feddst.methods import METHODS, Card, FedAvg, FedDST, Method, OwnGroups, register

@@ -14,17 +14,8 @@ import pytest
 import torch
 
 from benchmarks.wire.updates import exchange
-from feddst.core import (
-    Broadcast,
-    ClientWork,
-    LocalTraining,
-    Readjustment,
-    Tensors,
-    Update,
-    generator,
-    packed,
-    positions_of,
-)
+from feddst.clients.steps import Readjust
+from feddst.core import Broadcast, ClientPlan, LocalTraining, Tensors, Update, generator, packed, positions_of
 from feddst.options import options_of
 from feddst.wire import (
     CODECS,
@@ -98,7 +89,7 @@ def test_the_update_on_the_page() -> None:
         "`w` keeps positions 3, 12, 18, 29 with values 1.5, −0.5, 0.5, 2.5; `b` is 0.5, −0.75; `seen` is 2. "
         "It answers with q2."
     )
-    work = ClientWork(LocalTraining(), readjust=Readjustment(1, {"w": 1}, {"w": 4}))
+    work = ClientPlan(LocalTraining(), (Readjust(1, {"w": 1}, {"w": 4}),))
     reference = Reference(example())
     got = decode_update(payload("update"), Asked(reference, work, client=0, largest_weight=40))
     assert (got.round, got.weight) == (1, 40)

@@ -8,7 +8,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRec
 from flwr.clientapp import ClientApp
 
 from feddst.clients.task import Failure, Reply
-from feddst.core import ClientState, ClientWork, LocalTraining
+from feddst.core import ClientPlan, ClientState, LocalTraining
 from feddst.errors import WireError
 from feddst.flower import InProcessGrid
 from feddst.flower.messages import (
@@ -28,7 +28,7 @@ from feddst.flower.messages import (
 from feddst.flower.orders import Orders
 from feddst.wire import WireConfig
 
-ORDERS = Orders("ab12", 3, 7, ClientWork(LocalTraining()), WireConfig())
+ORDERS = Orders("ab12", 3, 7, ClientPlan(LocalTraining()), WireConfig())
 
 
 @pytest.fixture

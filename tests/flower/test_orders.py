@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feddst.core import ClientWork, Growth, LocalTraining, Proximal, Readjustment, Report, Settling, Ticket
+from feddst.clients.steps import Growth, InitialPruning, LotteryPruning, Proximal, Readjust, Report
+from feddst.clients.steps.initial_pruning import MOST_ROUNDS
+from feddst.core import ClientPlan, LocalTraining
 from feddst.errors import WireError
-from feddst.flower.orders import MOST_BYTES, MOST_ROUNDS, Orders, read_orders, write_orders
+from feddst.flower.orders import MOST_BYTES, Orders, read_orders, write_orders
 from feddst.wire import WireConfig
 
 whole = st.integers(0, 2**40)
@@ -39,24 +41,19 @@ growth = st.builds(
 )
 report = st.builds(
     Report,
-    kind=st.sampled_from(["gradient", "hessian-gradient", "sign", "squared-gradient", "kept"]),
+    kind=st.sampled_from(["gradient", "hessian-gradient", "sign", "squared-gradient"]),
     images=st.sampled_from(["all", "minibatch", "balanced", "minibatches"]),
     temperature=st.floats(1e-3, 1e3),
     bound=st.floats(1e-3, 1e3),
     within=st.frozensets(names, max_size=3),
 )
-work = st.builds(
-    ClientWork,
-    local=local,
-    readjust=st.none() | st.builds(Readjustment, after_epoch=whole, drop=counts, budgets=counts, growth=growth),
-    proximal=st.none() | st.builds(Proximal, mu=st.floats(0, 1e9), gradient=st.sampled_from(["exact", "detached"])),
-    ticket=st.none() | st.builds(Ticket, threshold=share, prune=share, held_out=share, budgets=counts),
-    report=st.lists(report, max_size=2).map(tuple),
-    keep=st.frozensets(names, max_size=3),
-    train=st.booleans(),
-    settle=st.none()
-    | st.builds(
-        Settling,
+step = st.one_of(
+    report,
+    st.builds(Readjust, epoch=whole, drop=counts, budgets=counts, growth=growth),
+    st.builds(Proximal, mu=st.floats(0, 1e9), gradient=st.sampled_from(["exact", "detached"])),
+    st.builds(LotteryPruning, threshold=share, prune=share, held_out=share, budgets=counts),
+    st.builds(
+        InitialPruning,
         rounds=st.integers(1, MOST_ROUNDS),
         every=positive,
         prunable=share,
@@ -65,6 +62,13 @@ work = st.builds(
         steady=share,
         in_a_row=positive,
     ),
+)
+work = st.builds(
+    ClientPlan,
+    local=local,
+    steps=st.lists(step, max_size=4).map(tuple),
+    keep=st.frozensets(names, max_size=3),
+    train=st.booleans(),
 )
 wire = st.builds(
     WireConfig,
@@ -83,12 +87,12 @@ anything = st.recursive(
     max_leaves=6,
 )
 
-GROWING = Readjustment(1, {"a.weight": 3}, {"a.weight": 9})
+GROWING = Readjust(1, {"a.weight": 3}, {"a.weight": 9})
 EXAMPLE = Orders(
     "ab12",
     3,
     7,
-    ClientWork(LocalTraining(), GROWING, Proximal(), Ticket(0.5, 0.1, 0.2, {"a.weight": 2}), (Report("sign"),)),
+    ClientPlan(LocalTraining(), (GROWING, Proximal(), LotteryPruning(0.5, 0.1, 0.2, {"a.weight": 2}), Report("sign"))),
     WireConfig(),
 )
 
@@ -127,14 +131,14 @@ def test_orders_come_through(orders: Orders) -> None:
 
 @pytest.mark.parametrize("change", [{"rounds": 0}, {"rounds": MOST_ROUNDS + 1}, {"every": 0}, {"in_a_row": 0}])
 def test_a_first_stage_without_end_is_refused(change: dict[str, Any]) -> None:
-    settle = replace(Settling(rounds=9, every=3, prunable=0.3, times={}, constant=1.0), **change)
-    text = write_orders(Orders("r", 0, 0, ClientWork(LocalTraining(), settle=settle), WireConfig()))
-    with pytest.raises(WireError, match=r"orders\.work\.settle lasts"):
+    settle = replace(InitialPruning(rounds=9, every=3, prunable=0.3, times={}, constant=1.0), **change)
+    text = write_orders(Orders("r", 0, 0, ClientPlan(LocalTraining(), (settle,)), WireConfig()))
+    with pytest.raises(WireError, match="initial pruning lasts"):
         read_orders(text)
 
 
 def test_equal_orders_are_equal_lines() -> None:
-    some = [ClientWork(LocalTraining(), keep=frozenset(names)) for names in (("a", "b", "c"), ("c", "b", "a"))]
+    some = [ClientPlan(LocalTraining(), keep=frozenset(names)) for names in (("a", "b", "c"), ("c", "b", "a"))]
     one, two = (write_orders(Orders("r", 0, 0, each, WireConfig())) for each in some)
     assert one == two
 
@@ -179,17 +183,20 @@ def test_noise_is_refused(text: str) -> None:
         (("work", "local", "order"), ["shuffled"]),
         (("work", "local"), None),
         (("work", "local", "extra"), 1),
-        (("work", "report"), None),
-        (("work", "report"), {"kind": "sign"}),
-        (("work", "report"), [None]),
+        (("work", "steps"), None),
+        (("work", "steps"), {"step": "report", "kind": "sign"}),
+        (("work", "steps"), [None]),
+        (("work", "steps"), [{"step": "nothing"}]),
+        (("work", "steps"), [{"step": ["report"]}]),
+        (("work", "steps"), [{"mu": 1.0, "gradient": "exact"}]),
         (("work", "keep"), "a.weight"),
         (("work", "keep"), [["a.weight"]]),
         (("work", "keep"), [1]),
         (("work", "train"), 1),
-        (("work", "readjust", "drop"), []),
-        (("work", "readjust", "drop"), {"a.weight": 1.5}),
-        (("work", "readjust", "growth", "rule"), None),
-        (("work", "ticket", "threshold"), None),
+        (("work", "steps", 0, "drop"), []),
+        (("work", "steps", 0, "drop"), {"a.weight": 1.5}),
+        (("work", "steps", 0, "growth", "rule"), None),
+        (("work", "steps", 2, "threshold"), None),
         (("wire", "values"), "zip"),
         (("wire", "values"), 4),
         (("wire", "remember"), -1),
@@ -204,7 +211,7 @@ def test_noise_is_refused(text: str) -> None:
         (("run",), "\ud800"),
         (("more",), {}),
     ],
-    ids=lambda part: ".".join(part) if isinstance(part, tuple) else str(part)[:20],
+    ids=lambda part: ".".join(map(str, part)) if isinstance(part, tuple) else str(part)[:20],
 )
 def test_what_makes_no_sense_is_refused(path: tuple[str, ...], value: Any) -> None:
     with pytest.raises(WireError):
@@ -221,7 +228,7 @@ def test_nothing_may_be_missing(path: tuple[Any, ...]) -> None:
     if path[-1] == "a.weight":  # a table of layers may have any
         assert read_orders(json.dumps(whole)).run == EXAMPLE.run
         return
-    with pytest.raises(WireError, match="has other entries than"):
+    with pytest.raises(WireError, match="has other entries than|is a step that is not known here"):
         read_orders(json.dumps(whole))
 
 

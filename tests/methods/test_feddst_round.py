@@ -33,6 +33,7 @@ import torch
 from torch import Tensor, nn
 
 from feddst.clients.reference import train_client
+from feddst.clients.steps import Readjust
 from feddst.clients.task import Job
 from feddst.core import InitialModel, Layer, LocalTraining, ServerState, SparseSum, Update
 from feddst.methods import FedDST
@@ -144,8 +145,8 @@ def test_the_published_code_drops_what_its_distribution_leaves_less(dropped: Any
     method = FedDST(sparsity=Sparsity(0.8, "erk-published"), readjust=table)
     state = replace(method.init(MNIST, seed=0), round=2)
     assert list(state.budgets.values()) == [65, 953, 51204, 143]
-    orders = method.work(state, 0).readjust
+    orders = method.work(state, 0).step(Readjust)
     assert orders is not None
     assert list(orders.drop.values()) == expected
     assert orders.budgets == state.budgets
-    assert method.work(replace(state, round=3), 0).readjust is None
+    assert method.work(replace(state, round=3), 0).step(Readjust) is None

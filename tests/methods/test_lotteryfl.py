@@ -7,13 +7,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from feddst.clients.steps import LotteryPruning
+from feddst.clients.steps.lottery import kept_masks, own_masks
 from feddst.core import (
     ClientState,
     InitialModel,
     Layer,
     ServerState,
     SparseSum,
-    Ticket,
     Update,
     count_active,
     generator,
@@ -23,7 +24,6 @@ from feddst.core import (
 from feddst.data import Dataset
 from feddst.errors import WireError
 from feddst.methods import Lottery, LotteryFL
-from feddst.methods.lotteryfl import kept_masks, own_masks
 from feddst.options import updated
 from feddst.runtime import Result, RunConfig, run
 from feddst.runtime.loop import Silent
@@ -49,7 +49,7 @@ def test_clients_are_told_to_look_for_a_ticket() -> None:
     state = METHOD.init(MODEL, seed=0)
     assert not state.masks
     assert not METHOD.broadcast(state).masks
-    assert METHOD.work(state, 0).ticket == Ticket(0.7, 0.3, 0.1, {"w": 2})
+    assert METHOD.work(state, 0).step(LotteryPruning) == LotteryPruning(0.7, 0.3, 0.1, {"w": 2})
 
 
 def test_a_weight_is_averaged_over_those_who_hold_it_and_stays_where_nobody_does() -> None:

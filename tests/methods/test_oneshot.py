@@ -280,7 +280,7 @@ def test_round_zero_asks_one_client_for_a_report_and_later_rounds_are_randommask
     assert (state.round, dict(state.masks)) == (0, {})
     assert state.params["a"].equal(MODEL.params["a"])
     work = method.work(state, 5)
-    assert (work.train, work.report) == (False, (method.asked(state),))
+    assert (work.train, work.steps) == (False, (method.asked(state),))
     assert method.cohort(state, sampled) == [5]
     assert replace(method, oneshot=OneShot(client="first")).cohort(state, sampled) == [0]
     assert method.cohort(state.next(), sampled) == [5, 7, 2]
@@ -290,11 +290,11 @@ def test_round_zero_asks_one_client_for_a_report_and_later_rounds_are_randommask
 def test_snip_takes_a_minibatch_and_grasp_a_balanced_one_at_temperature_200() -> None:
     assert (SNIP.report.kind, SNIP.report.images, SNIP.report.temperature) == ("gradient", "minibatch", 1)
     assert (GraSP.report.kind, GraSP.report.images, GraSP.report.temperature) == ("hessian-gradient", "balanced", 200)
-    [snip], [grasp] = (kind().work(kind().init(MODEL, seed=0), 5).report for kind in (SNIP, GraSP))
+    [snip], [grasp] = (kind().work(kind().init(MODEL, seed=0), 5).steps for kind in (SNIP, GraSP))
     assert snip == SNIP.report
     assert grasp == replace(GraSP.report, within=frozenset({"a", "b"}))
     published = GraSP(oneshot=OneShot(images="minibatches"))
-    assert published.work(published.init(MODEL, seed=0), 5).report == (replace(grasp, images="minibatches"),)
+    assert published.work(published.init(MODEL, seed=0), 5).steps == (replace(grasp, images="minibatches"),)
 
 
 # The published comparison

@@ -13,19 +13,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from feddst.core import InitialModel, Layer, Report, ServerState, SparseSum, Update, packed, positions_of
+from feddst.clients.steps import Report
+from feddst.core import InitialModel, Layer, ServerState, SparseSum, Update, packed, positions_of
 from feddst.core.model import LayerTimes
 from feddst.data import Dataset, federate
 from feddst.data.mnist import load_mnist
 from feddst.errors import ModelError
 from feddst.methods import PruneFL, Reconfiguration
-from feddst.methods.prunefl import reconfigure, reconfigure_published
 from feddst.models import make_module
 from feddst.options import updated
 from feddst.runtime import Result, RunConfig, run
 from feddst.runtime.loop import Silent
 from feddst.runtime.run import Run
 from feddst.runtime.storage import RunDirectory
+from feddst.sparsity.reconfiguration import reconfigure, reconfigure_published
 
 # Layer a has three active weights and b two; the smallest of each may leave.
 THETA = {"a": torch.tensor([[4.0, -3.0], [0.5, 0.0]]), "b": torch.tensor([[-2.0, 1.0]]), "bias": torch.tensor([1.0])}
@@ -252,10 +253,10 @@ class Stop(Silent):
 def test_gradients_travel_only_for_a_reconfiguration_and_are_paid_for(blobs: Dataset) -> None:
     method = PruneFL(prunefl=Reconfiguration(every=3, initial_rounds=0))
     orders = [method.work(ServerState(r, 0, {}), 0) for r in range(8)]
-    assert [r for r, work in enumerate(orders) if work.report] == [0, 3, 6]
-    assert orders[3].report == (Report("squared-gradient"),)
+    assert [r for r, work in enumerate(orders) if work.steps] == [0, 3, 6]
+    assert orders[3].steps == (Report("squared-gradient"),)
     for other in (Reconfiguration(every=3, importance="mean"), Reconfiguration(every=1, variant="published")):
-        assert PruneFL(prunefl=other).work(ServerState(3, 0, {}), 0).report == (Report("gradient"),)
+        assert PruneFL(prunefl=other).work(ServerState(3, 0, {}), 0).steps == (Report("gradient"),)
     assert all(work.train for work in orders)
     rows = run(configured(rounds=5, prunefl__every=3), model=tiny, data=blobs, watcher=Silent()).rows
     n = 36 * 12 + 12 + 12 * 4 + 4

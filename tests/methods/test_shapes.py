@@ -13,7 +13,8 @@ import pytest
 import torch
 from torch import nn
 
-from feddst.core import Broadcast, ClientWork, InitialModel, Report, ServerState, SparseSum, masked
+from feddst.clients.steps import Report
+from feddst.core import Broadcast, ClientPlan, InitialModel, ServerState, SparseSum, masked
 from feddst.data import Dataset
 from feddst.methods import METHODS, FedAvgM
 from feddst.models import make_module
@@ -47,10 +48,10 @@ class Toy(FedAvgM):
         params = {name: value for name, value in sent.params.items() if name not in kept}
         return replace(sent, params=params, masks={name: m for name, m in sent.masks.items() if name in params})
 
-    def work(self, state: ServerState, client: int) -> ClientWork:
+    def work(self, state: ServerState, client: int) -> ClientPlan:
         if state.round == 0:
-            return ClientWork(self.local, report=(Report("gradient"),), train=False)
-        return ClientWork(self.local, keep=HEAD)
+            return ClientPlan(self.local, (Report("gradient"),), train=False)
+        return ClientPlan(self.local, keep=HEAD)
 
     def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:
         if state.round > 0:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from feddst.clients import Assignment, Failure, Job, Reply
 from feddst.clients.reference import train_client
-from feddst.clients.reports import signs
+from feddst.clients.steps.report import signs
 from feddst.core import InitialModel, Layer, LocalTraining, SparseSum, Update
 from feddst.data import Dataset, federate
 from feddst.engines import Deliver, ReferenceEngine

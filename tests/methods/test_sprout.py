@@ -385,11 +385,11 @@ def test_gradients_are_asked_for_before_a_change_alone() -> None:
         state, asked = method.init(model(), seed=0), []
         for r in range(1, 14):
             work, before = method.work(state, 0), state
-            assert work.train == (not work.report)
+            assert work.train == (not work.steps)
             state = round_of(method, state)
             entered = sum(int((mask & ~before.masks[name]).sum()) for name, mask in state.masks.items())
-            assert (entered > 0) == bool(work.report)
-            asked += [r] if work.report else []
+            assert (entered > 0) == bool(work.steps)
+            asked += [r] if work.steps else []
         assert asked == rounds
 
 

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from feddst.core import Broadcast, ClientWork, Growth, LocalTraining, Readjustment, Report
+from feddst.clients.steps import Growth, Readjust, Report
+from feddst.core import Broadcast, ClientPlan, LocalTraining
 from feddst.methods import FedAvgM, FedDST, RandomMask
 from feddst.models import ModelConfig, initial_model, make_module, multiply_adds, network
 from feddst.runtime.costs import Forward, Ledger, Traffic
@@ -12,7 +13,7 @@ from feddst.wire import Reference
 PARAMS = {"w": torch.ones(10), "b": torch.ones(2)}
 HALF = {"w": torch.arange(10) < 5}
 SENT = Reference(Broadcast(round=1, params=PARAMS, masks=HALF))
-WORK = ClientWork(LocalTraining())
+WORK = ClientPlan(LocalTraining())
 OWN = {"w": 5}
 
 
@@ -60,25 +61,25 @@ def test_a_mask_goes_down_at_first_and_when_it_has_moved() -> None:
 
 
 def test_extra_tensors_cost_thirty_two_bits_a_value() -> None:
-    asked = ClientWork(LocalTraining(), report=(Report("gradient"),), train=False)
+    asked = ClientPlan(LocalTraining(), (Report("gradient"),), train=False)
     assert ledger().upload_price(SENT, asked, None) == 32 * 12
 
 
 @pytest.mark.parametrize("accounting", ["paper", "published"])
 def test_orders_bound_what_comes_back(accounting: str) -> None:
-    costs, local, readjustment = ledger(accounting), LocalTraining(), Readjustment(1, {"w": 1}, {"w": 5})
-    assert costs.upload_bound(SENT, ClientWork(local)) == costs.upload_price(SENT, WORK, None)
-    moved = costs.upload_bound(SENT, ClientWork(local, readjust=readjustment))
+    costs, local, readjustment = ledger(accounting), LocalTraining(), Readjust(1, {"w": 1}, {"w": 5})
+    assert costs.upload_bound(SENT, ClientPlan(local)) == costs.upload_price(SENT, WORK, None)
+    moved = costs.upload_bound(SENT, ClientPlan(local, (readjustment,)))
     assert moved == costs.upload_price(SENT, WORK, OWN)
-    assert costs.upload_bound(SENT, ClientWork(local, train=False, report=(Report("gradient"),))) == 32 * 12
-    assert costs.upload_bound(SENT, ClientWork(local, keep=frozenset({"w"}))) == 32 * 2
+    assert costs.upload_bound(SENT, ClientPlan(local, (Report("gradient"),), train=False)) == 32 * 12
+    assert costs.upload_bound(SENT, ClientPlan(local, keep=frozenset({"w"}))) == 32 * 2
 
 
 def test_training_flops_by_hand() -> None:
-    costs, work = ledger(), ClientWork(LocalTraining(epochs=3))
+    costs, work = ledger(), ClientPlan(LocalTraining(epochs=3))
     costs.charge_training(work, OWN, images=2)
     assert (costs.flops_dense, costs.flops_sparse) == (2 * 3 * 600, 2 * 3 * 300)
-    readjusting = ClientWork(LocalTraining(epochs=1), readjust=Readjustment(1, {"w": 1}, {"w": 5}, Growth()))
+    readjusting = ClientPlan(LocalTraining(epochs=1), (Readjust(1, {"w": 1}, {"w": 5}, Growth()),))
     costs.charge_training(readjusting, OWN, images=2)
     # Two images at 300, and the growth gradient over two: 100·(2·½ + 2·½ + 2) = 400 each.
     assert costs.flops_sparse == 1800 + 600 + 800

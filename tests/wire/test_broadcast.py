@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from feddst.core import Broadcast, ClientWork, LocalTraining, Masks, Tensors, Update, generator, masked
+from feddst.core import Broadcast, ClientPlan, LocalTraining, Masks, Tensors, Update, generator, masked
 from feddst.errors import WireError
 from feddst.wire import (
     Downlink,
@@ -293,7 +293,7 @@ def test_a_model_that_is_not_finite_is_not_sent(codec: str, value: float) -> Non
 def test_an_update_is_no_broadcast() -> None:
     update = Update(0, 1, 1, FIRST.params, FIRST.buffers)
     reference = Reference(Broadcast(1, FIRST.params, FIRST.buffers))
-    payload = encode_update(update, reference, ClientWork(LocalTraining()), WireConfig(), generator(0, "test"))
+    payload = encode_update(update, reference, ClientPlan(LocalTraining()), WireConfig(), generator(0, "test"))
     with pytest.raises(WireError, match="of kind UPDATE, not BROADCAST"):
         decode_broadcast(payload, LAYOUT)
 

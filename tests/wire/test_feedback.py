@@ -10,22 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from feddst.core import (
-    Broadcast,
-    ClientState,
-    ClientWork,
-    LocalTraining,
-    Masks,
-    Tensors,
-    Update,
-    generator,
-    masked,
-)
+from feddst.core import Broadcast, ClientPlan, ClientState, LocalTraining, Masks, Tensors, Update, generator, masked
 from feddst.errors import OptionError
 from feddst.wire import Asked, Reference, WireConfig, decode_update, encode_update
 from feddst.wire.feedback import remainder_of
 
-WORK = ClientWork(LocalTraining())
+WORK = ClientPlan(LocalTraining())
 BITS = torch.tensor([True, False, True, True, False, False])
 
 

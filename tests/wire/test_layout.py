@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from feddst.core import Broadcast, ClientWork, LocalTraining, Report
+from feddst.clients.steps import Report
+from feddst.core import Broadcast, ClientPlan, LocalTraining
 from feddst.errors import ModelError
 from feddst.wire import Field, Layout, check_size, model_layout, update_layout
 
@@ -44,18 +45,18 @@ def test_fingerprints_tell_models_apart() -> None:
 
 def test_a_client_sends_what_it_trained_and_what_it_was_asked_to_report() -> None:
     def asked(**orders: object) -> list[tuple[str, str]]:
-        return names(update_layout(SENT, ClientWork(LocalTraining(), **orders)))  # type: ignore[arg-type]
+        return names(update_layout(SENT, ClientPlan(LocalTraining(), **orders)))  # type: ignore[arg-type]
 
     gradient = [("gradient", "b"), ("gradient", "w")]
     assert asked() == [("params", "b"), ("params", "w"), ("buffers", "seen")]
     assert asked(keep=frozenset({"b"})) == [("params", "w"), ("buffers", "seen")]
-    assert asked(report=(Report("gradient"),)) == [("params", "b"), ("params", "w"), ("buffers", "seen"), *gradient]
-    assert asked(report=(Report("gradient"),), train=False) == gradient
+    assert asked(steps=(Report("gradient"),)) == [("params", "b"), ("params", "w"), ("buffers", "seen"), *gradient]
+    assert asked(steps=(Report("gradient"),), train=False) == gradient
     assert asked(train=False) == []
 
 
 def test_a_codec_carries_all_but_the_buffers() -> None:
-    layout = update_layout(SENT, ClientWork(LocalTraining(), report=(Report("gradient"),)))
+    layout = update_layout(SENT, ClientPlan(LocalTraining(), (Report("gradient"),)))
     assert [field.group for field in layout.coded] == ["params", "params", "gradient", "gradient"]
     assert layout.reports == ("gradient",)
 

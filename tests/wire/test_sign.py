@@ -6,7 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feddst.core import Broadcast, ClientWork, LocalTraining, Report, Update, generator
+from feddst.clients.steps import Report
+from feddst.core import Broadcast, ClientPlan, LocalTraining, Update, generator
 from feddst.errors import OptionError, WireError
 from feddst.options import updated
 from feddst.runtime import RunConfig
@@ -54,7 +55,7 @@ def test_bits_after_the_last_vote_are_refused(last: int) -> None:
 
 def test_an_update_of_votes_is_a_header_and_a_bit_a_weight() -> None:
     reference = Reference(Broadcast(3, {"w": torch.zeros(10, 10), "b": torch.zeros(1)}))
-    work, wire = ClientWork(LocalTraining(), report=(Report("sign"),), train=False), WireConfig(values="sign")
+    work, wire = ClientPlan(LocalTraining(), (Report("sign"),), train=False), WireConfig(values="sign")
     signs = torch.where(torch.arange(100) % 3 == 0, 1.0, -1.0).reshape(10, 10)
     update = Update(5, 3, 1, {}, extra={"sign": {"b": torch.ones(1), "w": signs}})
     payload = encode_update(update, reference, work, wire, generator(0, "test"))

@@ -13,14 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from feddst.clients.steps import Growth, InitialPruning, Readjust, Report
 from feddst.core import (
     Broadcast,
-    ClientWork,
-    Growth,
+    ClientPlan,
     LocalTraining,
     Masks,
-    Readjustment,
-    Report,
     ServerState,
     SparseSum,
     Tensors,
@@ -52,7 +50,7 @@ STYLES = ["difference", "positions", "bitmap"]
 SHAPES: list[tuple[int, ...]] = [(0,), (2, 0), (), (1,), (5,), (3, 7), (2, 3, 3), (70,), (9, 30)]
 
 
-def sent_over(update: Update, reference: Reference, work: ClientWork, wire: WireConfig) -> Update:
+def sent_over(update: Update, reference: Reference, work: ClientPlan, wire: WireConfig) -> Update:
     """The update as it arrives."""
     payload = encode_update(update, reference, work, wire, generator(0, "test"))
     asked = Asked(reference, work, update.client, update.weight)
@@ -70,7 +68,7 @@ def assert_same(found: Tensors, expected: Tensors) -> None:
 
 # Any exchange: odd layers, masked or not, readjusted or not, with buffers, reports, and parameters that stay.
 
-Exchange = tuple[Reference, ClientWork, Update]
+Exchange = tuple[Reference, ClientPlan, Update]
 
 
 @st.composite
@@ -89,16 +87,16 @@ def exchanges(draw: st.DrawFn) -> Exchange:
     readjust, masks = None, held
     if draw(st.booleans()):
         readjust, masks = _readjusted(draw, draws, held)
-    work = ClientWork(
-        local=LocalTraining(),
-        readjust=readjust,
-        report=draw(st.sampled_from([(), (Report("gradient"),)])),
+    steps = () if readjust is None else (readjust,)
+    work = ClientPlan(
+        LocalTraining(),
+        (*steps, *draw(st.sampled_from([(), (Report("gradient"),)]))),
         keep=frozenset(name for name in start if draw(st.integers(0, 5)) == 0),
         train=draw(st.integers(0, 5)) > 0,
     )
     uploaded = {name: value for name, value in end.items() if work.train and name not in work.keep}
     moved = any(not torch.equal(masks[name], held[name]) for name in held) and work.train
-    reported = [report.kind for report in work.report]
+    reported = work.groups
     update = Update(
         client=3,
         round=draw(st.integers(0, 2**32 - 1)),
@@ -113,7 +111,7 @@ def exchanges(draw: st.DrawFn) -> Exchange:
     return Reference(Broadcast(update.round, masked(start, held), buffers, held)), work, update
 
 
-def _readjusted(draw: st.DrawFn, draws: np.random.Generator, held: Masks) -> tuple[Readjustment, dict[str, Tensor]]:
+def _readjusted(draw: st.DrawFn, draws: np.random.Generator, held: Masks) -> tuple[Readjust, dict[str, Tensor]]:
     """Orders, and masks that obey them; what was held may be more or less than the budget."""
     growth = Growth(grow_from=draw(st.sampled_from(["inactive", "any"])))
     budgets, drop, masks = {}, {}, {}
@@ -122,7 +120,7 @@ def _readjusted(draw: st.DrawFn, draws: np.random.Generator, held: Masks) -> tup
         budgets[name] = min(max(0, active + draw(st.sampled_from([0, 0, 0, -2, 3]))), mask.numel())
         drop[name] = draw(st.integers(0, budgets[name]))
         masks[name] = readjusted(mask, budgets[name], drop[name], growth, draws)
-    return Readjustment(1, drop, budgets, growth), masks
+    return Readjust(1, drop, budgets, growth), masks
 
 
 def readjusted(mask: Tensor, budget: int, drop: int, growth: Growth, draws: np.random.Generator) -> Tensor:
@@ -216,7 +214,7 @@ def _steps(codec: object, values: Tensor) -> Tensor:
 @given(exchange=exchanges())
 def test_an_update_that_changed_nothing_comes_back_unchanged_however_few_bits_it_has(exchange: Exchange) -> None:
     reference, work, update = exchange
-    work = replace(work, train=True, keep=frozenset(), readjust=None)
+    work = replace(work, steps=(), train=True, keep=frozenset())
     update = replace(update, params=reference.values, buffers=reference.broadcast.buffers, masks=None)
     assert_same(sent_over(update, reference, work, WireConfig(values="q2")).params, reference.values)
 
@@ -249,7 +247,7 @@ def test_no_readjustment_of_the_papers_network_exceeds_the_bound(
     held = {name: mask & _some(draws, mask.shape, 0.9) if short else mask for name, mask in state.masks.items()}
     masks = {name: readjusted(held[name], state.budgets[name], drop[name], growth, draws) for name in held}
     reference = Reference(Broadcast(1, masked(state.params, held), {}, held))
-    work = ClientWork(LocalTraining(), readjust=Readjustment(1, drop, state.budgets, growth))
+    work = ClientPlan(LocalTraining(), (Readjust(1, drop, state.budgets, growth),))
     update = Update(0, 1, 1, packed(state.params, positions_of(masks)), masks=masks)
     wire = WireConfig(values=codec, mask=style)
     payload = encode_update(update, reference, work, wire, generator(0, "test"))
@@ -261,14 +259,14 @@ def test_a_client_that_takes_back_half_of_what_it_dropped_does_not_exceed_the_bo
     held = {"w": torch.arange(4000) < 2000}
     moved = {"w": torch.arange(4000) % 2 == 0}
     reference = Reference(Broadcast(7, {"w": torch.zeros(4000)}, {}, held))
-    work = ClientWork(LocalTraining(), readjust=Readjustment(1, {"w": 2000}, {"w": 2000}))
+    work = ClientPlan(LocalTraining(), (Readjust(1, {"w": 2000}, {"w": 2000}),))
     payload = encoded(Update(5, 7, 1, {"w": torch.ones(2000)}, masks=moved), reference, work)
     bound = largest_update(Asked(reference, work, 5, 600), WireConfig())
     assert len(payload) <= bound <= len(payload) + 20
 
 
 def test_the_bound_is_exact_without_a_readjustment() -> None:
-    work = replace(WORK, readjust=None)
+    work = replace(WORK, steps=())
     for codec in general_codecs():
         wire = WireConfig(values=codec)
         payload = encode_update(replace(UPDATE, masks=None), REFERENCE, work, wire, generator(0, "test"))
@@ -288,7 +286,7 @@ REFERENCE = Reference(
         masks=HELD,
     )
 )
-WORK = ClientWork(LocalTraining(), readjust=Readjustment(1, drop={"w": 1}, budgets={"w": 10}))
+WORK = ClientPlan(LocalTraining(), (Readjust(1, drop={"w": 1}, budgets={"w": 10}),))
 UPDATE = Update(
     client=5,
     round=7,
@@ -300,7 +298,7 @@ UPDATE = Update(
 ASKED = Asked(REFERENCE, WORK, client=5, largest_weight=600)
 
 
-def encoded(update: Update = UPDATE, reference: Reference = REFERENCE, work: ClientWork = WORK, **wire: Any) -> bytes:
+def encoded(update: Update = UPDATE, reference: Reference = REFERENCE, work: ClientPlan = WORK, **wire: Any) -> bytes:
     return encode_update(update, reference, work, WireConfig(**wire), generator(0, "test"))
 
 
@@ -413,9 +411,9 @@ def test_the_same_mask_has_no_section() -> None:
 
 
 @pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("orders", [None, Readjustment(1, drop={"b": 1}, budgets={"b": 1})])
-def test_a_mask_that_nobody_asked_for_is_refused(style: Any, orders: Readjustment | None) -> None:
-    asked = replace(ASKED, work=replace(WORK, readjust=orders))
+@pytest.mark.parametrize("orders", [(), (Readjust(1, drop={"b": 1}, budgets={"b": 1}),)])
+def test_a_mask_that_nobody_asked_for_is_refused(style: Any, orders: tuple[Readjust, ...]) -> None:
+    asked = replace(ASKED, work=replace(WORK, steps=orders))
     refused(encoded(mask=style), "w comes with a mask of its own, which nobody asked for", asked)
 
 
@@ -436,8 +434,8 @@ def test_a_mask_off_its_budget_is_refused(style: Any, place: tuple[int, int], va
 
 @pytest.mark.parametrize(("count", "allowed"), [(7, False), (8, True), (9, True), (10, True), (11, False)])
 def test_published_growth_may_fall_short_of_its_budget_by_what_was_dropped(count: int, allowed: bool) -> None:
-    orders = Readjustment(1, drop={"w": 2}, budgets={"w": 10}, growth=Growth(grow_from="any"))
-    asked = replace(ASKED, work=replace(WORK, readjust=orders))
+    orders = Readjust(1, drop={"w": 2}, budgets={"w": 10}, growth=Growth(grow_from="any"))
+    asked = replace(ASKED, work=replace(WORK, steps=(orders,)))
     held = HELD["w"].reshape(-1).nonzero().reshape(-1).tolist()
     others = (~HELD["w"]).reshape(-1).nonzero().reshape(-1).tolist()
     left = 3 if count < 8 else 2
@@ -454,8 +452,8 @@ def test_published_growth_may_fall_short_of_its_budget_by_what_was_dropped(count
 @pytest.mark.parametrize("grow_from", ["inactive", "any"])
 def test_more_may_not_leave_and_enter_than_was_asked(style: Any, grow_from: Any) -> None:
     """The budget is kept, but two weights are exchanged where one was to be: clients do not choose their masks."""
-    orders = Readjustment(1, drop={"w": 1}, budgets={"w": 10}, growth=Growth(grow_from=grow_from))
-    asked = replace(ASKED, work=replace(WORK, readjust=orders))
+    orders = Readjust(1, drop={"w": 1}, budgets={"w": 10}, growth=Growth(grow_from=grow_from))
+    asked = replace(ASKED, work=replace(WORK, steps=(orders,)))
     mask = MOVED["w"].clone()
     mask[0, 4], mask[0, 5] = False, True
     update = replace(UPDATE, masks={"w": mask})
@@ -486,7 +484,7 @@ def test_a_layer_whose_mask_is_not_sent_keeps_the_one_it_had() -> None:
     params = {"v": torch.ones(40), "w": torch.ones(40)}
     held = {name: torch.arange(40) < 10 for name in params}
     reference = Reference(Broadcast(7, params, {}, held))
-    work = ClientWork(LocalTraining(), readjust=Readjustment(1, {"v": 1, "w": 1}, {"v": 10, "w": 10}))
+    work = ClientPlan(LocalTraining(), (Readjust(1, {"v": 1, "w": 1}, {"v": 10, "w": 10}),))
     moved = {"w": (torch.arange(40) < 11) & (torch.arange(40) > 0)}
     update = Update(5, 7, 1, {name: torch.ones(10) for name in params}, masks=moved)
     found = decode_update(encoded(update, reference, work), Asked(reference, work, 5, 600))
@@ -545,14 +543,14 @@ def test_counters_that_cannot_be_averaged_are_refused(count: int) -> None:
 
 @pytest.mark.parametrize("value", NOT_AVERAGED)
 def test_reports_that_cannot_be_averaged_are_refused(value: float) -> None:
-    work = replace(WORK, report=(Report("gradient"),))
+    work = WORK.adding(Report("gradient"))
     gradient = {"w": torch.full((4, 10), value), "b": torch.zeros(2)}
     update = replace(UPDATE, extra={"gradient": gradient})
     asked = replace(ASKED, work=work)
     refused(encoded(update, work=work), "w .*holds .*: not a number, or too large to average", asked)
 
 
-SQUARED = replace(WORK, report=(Report("squared-gradient"),))
+SQUARED = WORK.adding(Report("squared-gradient"))
 
 
 def squared(values: torch.Tensor) -> Update:
@@ -569,7 +567,7 @@ def test_squares_below_zero_are_refused() -> None:
 def test_a_variance_below_zero_is_refused() -> None:
     """BatchNorm would take its root, and every test of the model would be of what is not a number."""
     sent = Broadcast(7, {"w": torch.ones(4)}, {"norm.running_mean": torch.zeros(2), "norm.running_var": torch.ones(2)})
-    reference, work = Reference(sent), ClientWork(LocalTraining())
+    reference, work = Reference(sent), ClientPlan(LocalTraining())
     asked = Asked(reference, work, 5, 600)
     update = Update(5, 7, 1, sent.params, sent.buffers)
     fine = replace(update, buffers={**sent.buffers, "norm.running_mean": torch.tensor([-2.0, 0.0])})
@@ -580,7 +578,7 @@ def test_a_variance_below_zero_is_refused() -> None:
 
 @pytest.mark.parametrize(("value", "allowed"), [(0.0, True), (1.0, True), (0.5, False), (-3.0, False)])
 def test_a_report_of_what_is_kept_holds_zeros_and_ones(value: float, allowed: bool) -> None:
-    work = replace(WORK, report=(Report("kept"),))
+    work = WORK.adding(InitialPruning(rounds=1, every=1, prunable=0.3, times={}, constant=1.0))
     kept = {"w": torch.full((4, 10), value), "b": torch.ones(2)}
     payload, asked = encoded(replace(UPDATE, extra={"kept": kept}), work=work), replace(ASKED, work=work)
     if allowed:
@@ -616,7 +614,7 @@ def test_a_change_that_is_too_large_is_refused(codec: str) -> None:
 def test_a_parameter_of_half_precision_that_overflows_is_refused() -> None:
     reference = Reference(Broadcast(7, {"h": torch.zeros(2, dtype=torch.float16)}))
     wide = Reference(Broadcast(7, {"h": torch.zeros(2)}))
-    work = ClientWork(LocalTraining())
+    work = ClientPlan(LocalTraining())
     payload = encoded(Update(5, 7, 1, {"h": torch.tensor([1.0, 1e5])}), wide, work)
     sections = split(payload, wide.answer_layout(work), Kind.UPDATE)
     head = replace(sections.header, fingerprint=reference.answer_layout(work).fingerprint)
@@ -626,7 +624,7 @@ def test_a_parameter_of_half_precision_that_overflows_is_refused() -> None:
 @pytest.mark.parametrize("weight", [1, 100, 600])
 def test_whatever_is_let_through_can_be_summed(weight: int) -> None:
     most = float(np.nextafter(np.float32(LARGEST_TERM / weight), np.float32(0)))
-    work = replace(WORK, report=(Report("gradient"),))
+    work = WORK.adding(Report("gradient"))
     update = replace(
         UPDATE,
         weight=weight,
@@ -667,7 +665,7 @@ def test_an_update_longer_than_the_longest_is_refused_before_it_is_looked_at() -
         decode_update(encoded(UPDATE) + bytes(10_000), asked)
 
 
-PARTIAL = Readjustment(1, {"w": 1}, {"w": 10})
+PARTIAL = Readjust(1, {"w": 1}, {"w": 10})
 
 
 @pytest.mark.parametrize("style", STYLES)
@@ -676,7 +674,7 @@ def test_a_layer_that_was_not_to_be_readjusted_keeps_its_mask(style: Any) -> Non
     held = {name: torch.arange(40) < 10 for name in params}
     moved = (torch.arange(40) < 11) & (torch.arange(40) > 0)
     reference, wire = Reference(Broadcast(7, params, {}, held)), WireConfig(mask=style)
-    work = ClientWork(LocalTraining(), readjust=PARTIAL)
+    work = ClientPlan(LocalTraining(), (PARTIAL,))
     update = Update(5, 7, 1, {name: torch.ones(10) for name in params}, masks={"v": held["v"], "w": moved})
     assert_same(sent_over(update, reference, work, wire).masks or {}, {"v": held["v"], "w": moved})
     both = replace(update, masks={"v": moved, "w": moved})
@@ -688,7 +686,7 @@ def test_a_layer_that_was_not_to_be_readjusted_keeps_its_mask(style: Any) -> Non
 def test_buffers_of_any_real_format_travel(dtype: torch.dtype) -> None:
     odd = torch.tensor([0, 1, 1]).to(dtype)
     reference = Reference(Broadcast(7, {"w": torch.ones(2)}, {"odd": odd}))
-    work = ClientWork(LocalTraining())
+    work = ClientPlan(LocalTraining())
     update = Update(5, 7, 1, {"w": torch.zeros(2)}, {"odd": odd})
     found = sent_over(update, reference, work, WireConfig()).buffers["odd"]
     assert found.dtype is dtype
@@ -696,7 +694,7 @@ def test_buffers_of_any_real_format_travel(dtype: torch.dtype) -> None:
 
 
 def test_a_difference_to_no_mask_is_refused() -> None:
-    reference, work = Reference(Broadcast(7, {"w": torch.ones(2)})), ClientWork(LocalTraining())
+    reference, work = Reference(Broadcast(7, {"w": torch.ones(2)})), ClientPlan(LocalTraining())
     payload = encoded(Update(5, 7, 1, {"w": torch.zeros(2)}), reference, work)
     sections = split(payload, reference.answer_layout(work), Kind.UPDATE)
     head = replace(sections.header, mask=MaskCode.DIFFERENCE)

@@ -2,22 +2,18 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from feddst.clients.lottery import take_ticket
-from feddst.clients.readjust import growth_images, random_scores, readjust
-from feddst.clients.reports import make_reports
-from feddst.clients.settling import choose_masks, density, settled
-from feddst.clients.squares import Squares, wanted
 from feddst.clients.task import Job, Outcome
-from feddst.core import Growth, Masks, Positions, Readjustment, Settling, Tensors, Update, minibatches
+from feddst.core import ClientStep, Masks, Positions, Tensors, Update, minibatches
 from feddst.core.minibatches import Indices
 from feddst.errors import DivergenceError
-from feddst.methods.lotteryfl import kept_masks
 
 
 @dataclass
@@ -25,16 +21,20 @@ class Client(ABC):
     """A client in the middle of its round.
 
     `velocity` is SGD's momentum, new each round. Where an engine keeps both elsewhere while it trains, `params` and
-    `velocity` are up to date after `expose`, and what was changed in them counts from `adopt` on. `squares` are the
-    squared gradients so far, if the work asks for them, and `settled` are the masks that it settled on, if it did.
+    `velocity` are up to date after `expose`, and what was changed in them counts from `adopt` on. `scratch` is where
+    steps remember, by a name of theirs, what they need later in the round.
     """
 
     job: Job
     masks: Masks
     params: dict[str, Tensor]
     velocity: dict[str, Tensor]
-    squares: Squares = field(init=False, default_factory=Squares)
-    settled: Masks = field(init=False, default_factory=dict)
+    scratch: dict[str, Any] = field(init=False, default_factory=dict)
+
+    @property
+    def draw(self) -> tuple[int, int, int]:
+        """What its random draws are keyed by: seed, round, client."""
+        return self.job.seed, self.job.broadcast.round, self.job.client
 
     @abstractmethod
     def epochs(self, epochs: Sequence[Sequence[Indices]]) -> list[float]:
@@ -69,11 +69,9 @@ class Client(ABC):
     def adopt(self, masks: Masks) -> None:
         """Go on with these masks, and with `params` and `velocity` as they are."""
 
-    def readjust(self, orders: Readjustment, last_batch: Indices) -> None:
-        """Readjust the masks, after an epoch that ended with this minibatch."""
-        self.expose()
-        with torch.no_grad():
-            self.adopt(_readjusted(self, orders, last_batch))
+    def after_epoch(self, step: ClientStep, last_batch: Indices) -> None:
+        """Carry out what a step does after an epoch that ended with this minibatch."""
+        step.after_epoch(self, last_batch)
 
     @abstractmethod
     def buffers(self) -> dict[str, Tensor]:
@@ -82,110 +80,66 @@ class Client(ABC):
 
 @dataclass(frozen=True)
 class Beginning:
-    """What a client begins its training with."""
+    """What a client begins its training with; `images` are the rows of its images that it trains on, if not all."""
 
     job: Job
     masks: Masks
     weights: Tensors
+    images: Tensor | None = None
 
 
 def beginning(module: nn.Module, job: Job) -> Beginning:
     """The job on the images that are trained on, with the client's masks and weights; `module` may be overwritten."""
     sent, work = job.broadcast, job.work
     own = {name: job.state.tensors.get(name, job.initial[name]) for name in sorted(work.keep)}
-    weights: Tensors = {**sent.params, **own}
-    if work.ticket is None:
-        return Beginning(job, sent.masks, weights)
-    trained, masks, weights = take_ticket(module, job, work.ticket)
-    return Beginning(replace(job, inputs=job.inputs[trained], labels=job.labels[trained]), masks, weights)
+    begun = Beginning(job, sent.masks, {**sent.params, **own} if own else sent.params)
+    for step in work.steps:
+        begun = step.begin(module, begun)
+    return begun
 
 
 def train(client: Client) -> float:
-    """All epochs, with the readjustment after its own; returns the last epoch's mean loss."""
-    job, work = client.job, client.job.work
-    if work.settle is not None:
-        return _settle(client, work.settle)
-    epochs = minibatches(len(job.labels), work.local, job.seed, job.broadcast.round, job.client)
-    if work.readjust is None:
-        return _epochs(client, epochs, done=0)
-    # A straggler that stops before its time readjusts after its last epoch.
-    before = min(work.readjust.after_epoch, len(epochs))
-    loss = _epochs(client, epochs[:before], done=0)
-    client.readjust(work.readjust, last_batch=epochs[before - 1][-1])
-    return _epochs(client, epochs[before:], done=before) if before < len(epochs) else loss
-
-
-def _readjusted(client: Client, orders: Readjustment, last_batch: Indices) -> Masks:
-    """The client's new masks; what was dropped or grown is zeroed in it."""
-    job, of = client.job, (client.job.seed, client.job.broadcast.round, client.job.client)
-
-    def scores() -> Tensors:
-        if orders.growth.rule == "random":
-            return _alone(random_scores(client.masks, *of))
-        chosen = torch.from_numpy(grown_by(job, orders.growth, last_batch))
-        with torch.enable_grad():
-            gradient = client.mean_gradient(chosen.to(job.inputs.device))
-        return {name: g.abs()[None] for name, g in gradient.items()}
-
-    params = {name: value.detach() for name, value in client.params.items()}
-    masks = readjust(_alone(params), _alone(client.velocity), _alone(client.masks), orders, scores)
-    return {name: mask[0] for name, mask in masks.items()}
-
-
-def grown_by(job: Job, growth: Growth, last_batch: Indices) -> Indices:
-    """Which of its images a client averages the growth gradient over."""
-    if growth.images == "last-batch":
-        return last_batch
-    return growth_images(len(job.labels), growth, job.seed, job.broadcast.round, job.client)
-
-
-def _alone(tensors: Tensors) -> Tensors:
-    """One client's tensors as those of one client side by side, in the same memory."""
-    return {name: value[None] for name, value in tensors.items()}
+    """All epochs, with what the steps do in them; returns the last epoch's mean loss."""
+    job, steps = client.job, client.job.work.steps
+    for step in steps:
+        if (loss := step.train(client)) is not None:
+            return loss
+    epochs = minibatches(len(job.labels), job.work.local, *client.draw)
+    waiting = [(stop, step) for step in steps for stop in step.pauses(len(epochs))]
+    done, loss = 0, math.nan
+    for stop in sorted({stop for stop, _ in waiting} | {len(epochs)}):
+        loss = _epochs(client, epochs[done:stop], done)
+        for when, step in waiting:
+            if when == stop:
+                client.after_epoch(step, epochs[stop - 1][-1])
+        done = stop
+    return loss
 
 
 def _epochs(client: Client, epochs: Sequence[Sequence[Indices]], done: int) -> float:
     """Some epochs, after so many; returns the last one's mean loss."""
-    job = client.job
-    sums = _gathering(client, epochs) if wanted(job.work) else client.epochs(epochs)
+    job, looking = client.job, [step for step in client.job.work.steps if step.looks_at_batches]
+    show = partial(_show, client, looking)
+    sums = [train_batch_by_batch(client, one, show) for one in epochs] if looking else client.epochs(epochs)
     losses = [total / len(job.labels) for total in sums]
     for epoch, loss in enumerate(losses, done + 1):
         refuse_diverged(loss, epoch, job.client, job.broadcast.round, job.work.local.lr)
     return losses[-1]
 
 
-def _settle(client: Client, orders: Settling) -> float:
-    """All rounds of PruneFL's first stage; returns the last one's mean loss. The masks are again as they were."""
-    job, sent, densities, loss = client.job, client.masks, list[float](), 0.0
-    local = replace(job.work.local, epochs=orders.rounds)
-    rounds = minibatches(len(job.labels), local, job.seed, job.broadcast.round, job.client)
-    for r, batches in enumerate(rounds, 1):
-        [total] = _gathering(client, [batches])
-        loss = total / len(job.labels)
-        refuse_diverged(loss, r, job.client, job.broadcast.round, local.lr)
-        if r % orders.every == 0:
-            client.expose()
-            client.adopt(choose_masks(client.params, client.velocity, client.masks, client.squares, orders))
-            client.squares = Squares()
-            densities.append(density(client.masks))
-        if settled(densities, orders):
-            break
-    client.expose()
-    client.settled = client.masks
-    client.adopt(sent)
-    return loss
+def _show(client: Client, steps: Sequence[ClientStep], batch: Indices) -> None:
+    for step in steps:
+        step.before_batch(client, batch)
 
 
-def _gathering(client: Client, epochs: Sequence[Sequence[Indices]]) -> list[float]:
-    """What `Client.epochs` does, with the squared gradient of each step's minibatch gathered before it."""
-    return [sum(_gathered_step(client, batch) for batch in epoch) for epoch in epochs]
-
-
-def _gathered_step(client: Client, batch: Indices) -> float:
-    client.expose()
-    client.squares.add(client.mean_gradient(torch.from_numpy(batch).to(client.job.inputs.device)))
-    [loss] = client.epochs([[batch]])
-    return loss
+def train_batch_by_batch(client: Client, batches: Sequence[Indices], before: Callable[[Indices], None]) -> float:
+    """An epoch, with `before` called before each of its steps; returns the sum of the images' losses."""
+    total = 0.0
+    for batch in batches:
+        before(batch)
+        [loss] = client.epochs([[batch]])
+        total += loss
+    return total
 
 
 def refuse_diverged(loss: float, epoch: int, client: int, round: int, lr: float) -> None:
@@ -206,7 +160,7 @@ def diverged(name: str, client: int, round: int, lr: float) -> DivergenceError:
 def outcome(client: Client, loss: float) -> Outcome:
     """What the client sends back, and what it keeps."""
     job, work = client.job, client.job.work
-    if work.keep or work.report:
+    if work.keep or work.groups:
         client.expose()
     masks = {name: mask.cpu() for name, mask in client.masks.items()}
     held = job.broadcast.masks
@@ -222,11 +176,11 @@ def outcome(client: Client, loss: float) -> Outcome:
         params={name: value for name, value in active.items() if work.train and name not in work.keep},
         buffers=client.buffers() if work.train else {},
         masks=masks if changed else None,
-        extra=make_reports(client),
+        extra={group: tensors for step in work.steps for group, tensors in step.reports(client).items()},
     )
-    kept = {name: client.params[name].detach().cpu().clone() for name in sorted(work.keep)} | (
-        kept_masks(masks) if work.ticket is not None else {}
-    )
+    kept = {name: client.params[name].detach().cpu().clone() for name in sorted(work.keep)}
+    for step in work.steps:
+        kept |= step.keeps(masks)
     return Outcome(update, replace(job.state, tensors={**job.state.tensors, **kept}), loss)
 
 

@@ -42,8 +42,8 @@ class TorchClient(Client):
                 theta = self.params[name]
                 # Never in place: autograd may hand out the same tensor for two parameters.
                 step = torch.add(g, theta, alpha=work.local.l2)
-                if work.proximal is not None and work.proximal.gradient == "exact":
-                    step.add_(theta - self.received[name], alpha=work.proximal.mu)
+                for one in work.steps:
+                    one.at_gradient(step, theta, self.received[name])
                 if name in self.masks:
                     step.mul_(self.masks[name])
                 theta.sub_(self.velocity[name].mul_(work.local.momentum).add_(step), alpha=work.local.lr)

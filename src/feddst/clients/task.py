@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from feddst.core import Broadcast, ClientState, ClientWork, Positions, Tensors, Update
+from feddst.core import Broadcast, ClientPlan, ClientState, Positions, Tensors, Update
 from feddst.wire import Parcel, WireConfig
 
 
@@ -19,7 +19,7 @@ class Assignment:
     client: int
     seed: int
     parcel: Parcel
-    work: ClientWork
+    work: ClientPlan
     inputs: Tensor
     labels: Tensor
     state: ClientState = field(default_factory=ClientState)
@@ -61,7 +61,7 @@ class Job:
     client: int
     seed: int
     broadcast: Broadcast
-    work: ClientWork
+    work: ClientPlan
     inputs: Tensor
     labels: Tensor
     state: ClientState = field(default_factory=ClientState)

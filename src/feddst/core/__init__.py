@@ -3,9 +3,10 @@
 from feddst.core.keys import generator
 from feddst.core.minibatches import minibatches
 from feddst.core.model import InitialModel, Layer
-from feddst.core.plan import ClientWork, Growth, LocalTraining, Proximal, Readjustment, Report, Settling, Ticket
+from feddst.core.plan import ClientPlan, LocalTraining
 from feddst.core.sparse_sum import SparseSum
 from feddst.core.state import Broadcast, ServerState
+from feddst.core.step import ClientStep, MaskBounds, register_step
 from feddst.core.tensors import (
     Masks,
     Positions,
@@ -23,25 +24,21 @@ from feddst.core.update import ClientState, Key, Place, Stack, Update
 
 __all__ = [
     "Broadcast",
+    "ClientPlan",
     "ClientState",
-    "ClientWork",
-    "Growth",
+    "ClientStep",
     "InitialModel",
     "Key",
     "Layer",
     "LocalTraining",
+    "MaskBounds",
     "Masks",
     "Place",
     "Positions",
-    "Proximal",
-    "Readjustment",
-    "Report",
     "ServerState",
-    "Settling",
     "SparseSum",
     "Stack",
     "Tensors",
-    "Ticket",
     "Update",
     "as_bytes",
     "count_active",
@@ -52,5 +49,6 @@ __all__ = [
     "packed",
     "positions_in",
     "positions_of",
+    "register_step",
     "unpacked",
 ]

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from feddst.clients.task import Assignment, Failure, Reply
 from feddst.core import (
+    ClientPlan,
     ClientState,
-    ClientWork,
     SparseSum,
     Tensors,
 )
@@ -26,7 +26,7 @@ class Member:
     """One client of a cohort: its orders, where its images are in the training set, and what it keeps."""
 
     client: int
-    work: ClientWork
+    work: ClientPlan
     images: NDArray[np.int64]
     state: ClientState = field(default_factory=ClientState)
 

@@ -115,7 +115,7 @@ class Worker:
             labels=images.train_labels,
             state=kept,
             wire=orders.wire,
-            initial=bench.initial if work.keep or work.ticket is not None else {},
+            initial=bench.initial if work.needs_initial else {},
         )
         assert not isinstance(bench.engine, CohortEngine)
         return replies_of(bench.engine, [assignment])[0]

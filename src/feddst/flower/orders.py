@@ -10,16 +10,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from feddst.core import ClientWork
+from feddst.clients import steps  # noqa: F401  makes them known
+from feddst.core import ClientPlan, ClientStep
 from feddst.core.keys import LARGEST_SEED
-from feddst.core.plan import Settling
+from feddst.core.step import STEPS
 from feddst.errors import OptionError, WireError
 from feddst.options import validate
 from feddst.wire import WireConfig
 
 MOST_BYTES = 2**20
-MOST_ROUNDS = 100_000
-"""Of the first stage of PruneFL."""
 _NAME = re.compile("[0-9a-z]{1,64}")
 
 
@@ -30,7 +29,7 @@ class Orders:
     run: str
     client: int
     seed: int
-    work: ClientWork
+    work: ClientPlan
     wire: WireConfig
 
 
@@ -47,10 +46,9 @@ def read_orders(text: str) -> Orders:
         orders = _typed(json.loads(text), Orders, "orders")
         validate(orders.wire)
         orders.wire.check()
-        _refuse_endless(orders.work.settle)
-        for group in (orders.work.local, orders.work.proximal, orders.work.readjust and orders.work.readjust.growth):
-            if group is not None:
-                validate(group)
+        validate(orders.work.local)
+        for step in orders.work.steps:
+            step.check()
     except (ValueError, OverflowError, RecursionError, OptionError) as error:
         raise WireError(f"these orders cannot be carried out: {error}") from None
     assert isinstance(orders, Orders)
@@ -59,15 +57,11 @@ def read_orders(text: str) -> Orders:
     return orders
 
 
-def _refuse_endless(settle: Settling | None) -> None:
-    """Raise `ValueError` if a first stage would last beyond reason, or never choose a mask."""
-    if settle is not None and not (1 <= settle.rounds <= MOST_ROUNDS and settle.every >= 1 and settle.in_a_row >= 1):
-        raise ValueError(f"orders.work.settle lasts {settle.rounds} rounds, with masks every {settle.every}")
-
-
 def _plain(value: Any) -> Any:
+    if isinstance(value, ClientStep):
+        return {"step": value.name, **_fields(value)}
     if dataclasses.is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return _fields(value)
     if isinstance(value, Mapping):
         return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, tuple):
@@ -77,8 +71,14 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def _fields(value: Any) -> dict[str, Any]:
+    return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+
+
 def _typed(value: Any, kind: Any, name: str) -> Any:
     """`value`, as JSON has it, as what a type annotation says it is; raises `ValueError` if it is not."""
+    if kind is ClientStep:
+        return _step(value, name)
     if dataclasses.is_dataclass(kind):
         return _record(value, kind, name)
     origin, inner = get_origin(kind), get_args(kind)
@@ -98,6 +98,14 @@ def _typed(value: Any, kind: Any, name: str) -> Any:
             raise ValueError(f"{name} is not a table")
         return {key: _typed(item, inner[1], f"{name}.{key}") for key, item in value.items()}
     return _leaf(value, kind, name)
+
+
+def _step(value: Any, name: str) -> Any:
+    """A step of a kind that is known here."""
+    kind = value.get("step") if isinstance(value, dict) else None
+    if not isinstance(kind, str) or kind not in STEPS:
+        raise ValueError(f"{name} is a step that is not known here: {str(kind)[:40]!r}")
+    return _record({key: item for key, item in value.items() if key != "step"}, STEPS[kind], f"{name}.{kind}")
 
 
 def _record(value: Any, kind: Any, name: str) -> Any:

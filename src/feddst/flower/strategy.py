@@ -276,10 +276,9 @@ def name_of(run: Run, module: nn.Module) -> str:
 def _check_kept(run: Run, *, other_beginning: bool) -> None:
     """Raise `OptionError` if clients keep something that would not fit what the server does."""
     config, work = run.config, run.method.work(run.state, 0)
-    draw_beginning = bool(work.keep) or work.ticket is not None
-    if draw_beginning and other_beginning:
+    if work.needs_initial and other_beginning:
         raise OptionError(f"initial_arrays cannot be given with {config.method}: its clients draw them from the seed")
-    keep = draw_beginning or keeps_state(config)
+    keep = work.needs_initial or keeps_state(config)
     if keep and run.directory is not None and config.checkpoint_every != 1:
         which = f"{config.method} and wire.feedback" if config.wire.feedback else config.method
         every = config.checkpoint_every

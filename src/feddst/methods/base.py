@@ -9,8 +9,8 @@ import numpy as np
 
 from feddst.core import (
     Broadcast,
+    ClientPlan,
     ClientState,
-    ClientWork,
     InitialModel,
     LocalTraining,
     ServerState,
@@ -77,7 +77,7 @@ class Method(ABC):
         return [int(client) for client in sampled]
 
     @abstractmethod
-    def work(self, state: ServerState, client: int) -> ClientWork:
+    def work(self, state: ServerState, client: int) -> ClientPlan:
         """What this client is asked to do in this round."""
 
     def personal(self, state: ServerState, kept: ClientState) -> Tensors | None:

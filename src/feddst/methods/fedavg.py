@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from feddst.core import ClientWork, InitialModel, Masks, ServerState, SparseSum, Tensors, masked
+from feddst.core import ClientPlan, InitialModel, Masks, ServerState, SparseSum, Tensors, masked
 from feddst.methods.base import Card, Method
 from feddst.options import option
 
@@ -28,8 +28,8 @@ class FedAvg(Method):
     def init(self, model: InitialModel, seed: int) -> ServerState:
         return ServerState(round=1, seed=seed, params=model.params, buffers=model.buffers)
 
-    def work(self, state: ServerState, client: int) -> ClientWork:
-        return ClientWork(self.local)
+    def work(self, state: ServerState, client: int) -> ClientPlan:
+        return ClientPlan(self.local)
 
     def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:
         params, extra = self.step(state, total)

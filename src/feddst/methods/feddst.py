@@ -11,7 +11,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from feddst.core import ClientWork, Growth, InitialModel, Readjustment, ServerState, SparseSum, Tensors, masked
+from feddst.clients.steps import Growth, Readjust
+from feddst.core import ClientPlan, InitialModel, ServerState, SparseSum, Tensors, masked
 from feddst.errors import OptionError
 from feddst.methods.base import Card
 from feddst.methods.fedprox import FedProx
@@ -60,13 +61,13 @@ class FedDST(RandomMask):
         known = stacked_in(model) if self.readjust.dropped == "resolved" else {}
         return replace(state, extra={**state.extra, **known})
 
-    def work(self, state: ServerState, client: int) -> ClientWork:
+    def work(self, state: ServerState, client: int) -> ClientPlan:
         work = super().work(state, client)
         drop = self.drops(state)
         if not drop:
             return work
         after = self.readjust.epoch(self.local.epochs)
-        return replace(work, readjust=Readjustment(after, drop, state.budgets, self.growth))
+        return work.adding(Readjust(after, drop, state.budgets, self.growth))
 
     def drops(self, state: ServerState) -> dict[str, int]:
         """How many weights each layer drops in the state's round; empty when there is nothing to drop."""

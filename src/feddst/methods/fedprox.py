@@ -3,10 +3,11 @@
 The server also averages what stragglers have after fewer epochs, where FedAvg leaves them out.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
-from feddst.core import ClientWork, Proximal, ServerState
+from feddst.clients.steps import Proximal
+from feddst.core import ClientPlan, ServerState
 from feddst.methods.base import Card
 from feddst.methods.fedavg import FedAvgM
 
@@ -22,5 +23,5 @@ class FedProx(FedAvgM):
 
     proximal: Proximal = Proximal()
 
-    def work(self, state: ServerState, client: int) -> ClientWork:
-        return replace(super().work(state, client), proximal=self.proximal)
+    def work(self, state: ServerState, client: int) -> ClientPlan:
+        return super().work(state, client).adding(self.proximal)

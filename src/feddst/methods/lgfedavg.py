@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import torch
 
-from feddst.core import Broadcast, ClientState, ClientWork, InitialModel, ServerState, SparseSum, Tensors
+from feddst.core import Broadcast, ClientPlan, ClientState, InitialModel, ServerState, SparseSum, Tensors
 from feddst.errors import ModelError
 from feddst.methods.base import Card
 from feddst.methods.fedavg import FedAvgM
@@ -69,7 +69,7 @@ class LGFedAvg(FedAvgM):
         shared = {name: value for name, value in state.params.items() if name not in local}
         return Broadcast(state.round, shared, state.buffers)
 
-    def work(self, state: ServerState, client: int) -> ClientWork:
+    def work(self, state: ServerState, client: int) -> ClientPlan:
         return replace(super().work(state, client), keep=_kept(state))
 
     def step(self, state: ServerState, total: SparseSum) -> tuple[Tensors, Tensors]:

@@ -7,32 +7,24 @@ its active weights that is smallest in |θ|, and what is left goes back to its i
 the mean of each weight over the clients that hold it, and keeps the old value where nobody does.
 """
 
-import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import numpy as np
-import torch
-from torch import Tensor
-
+from feddst.clients.steps import LotteryPruning
+from feddst.clients.steps.lottery import own_masks
 from feddst.core import (
+    ClientPlan,
     ClientState,
-    ClientWork,
     InitialModel,
-    Masks,
     ServerState,
     SparseSum,
     Tensors,
-    Ticket,
     masked,
 )
 from feddst.methods.base import Card
 from feddst.methods.fedavg import FedAvgM
 from feddst.options import option
 from feddst.sparsity import Sparsity
-
-_MASK = "mask/"
 
 
 @dataclass(frozen=True)
@@ -73,10 +65,10 @@ class LotteryFL(FedAvgM):
         first = {f"initial/{name}": value for name, value in model.params.items()}
         return replace(state, budgets=budgets, extra=first)
 
-    def work(self, state: ServerState, client: int) -> ClientWork:
+    def work(self, state: ServerState, client: int) -> ClientPlan:
         lottery = self.lottery
-        ticket = Ticket(lottery.threshold, lottery.prune, lottery.held_out, state.budgets)
-        return replace(super().work(state, client), ticket=ticket)
+        step = LotteryPruning(lottery.threshold, lottery.prune, lottery.held_out, state.budgets)
+        return super().work(state, client).adding(step)
 
     def step(self, state: ServerState, total: SparseSum) -> tuple[Tensors, Tensors]:
         return total.mean(otherwise=state.params), state.extra
@@ -85,26 +77,3 @@ class LotteryFL(FedAvgM):
         shapes = {name: state.params[name].shape for name in state.budgets}
         device = next(iter(state.params.values())).device
         return masked(state.params, own_masks(kept, shapes, device))
-
-
-def own_masks(
-    kept: ClientState, shapes: Mapping[str, Sequence[int]], device: torch.device | None = None
-) -> dict[str, Tensor]:
-    """The masks that a client holds, all ones where it has none yet."""
-    masks: dict[str, Tensor] = {}
-    for name, shape in shapes.items():
-        bits = kept.tensors.get(_MASK + name)
-        if bits is None:
-            masks[name] = torch.ones(tuple(shape), dtype=torch.bool)
-        else:
-            flags = np.unpackbits(bits.numpy(), count=math.prod(shape), bitorder="little")
-            masks[name] = torch.from_numpy(flags.view(np.bool_)).reshape(tuple(shape))
-    return {name: mask.to(device) for name, mask in masks.items()}
-
-
-def kept_masks(masks: Masks) -> dict[str, Tensor]:
-    """Masks as a client keeps them between rounds, eight weights in a byte."""
-    return {
-        _MASK + name: torch.from_numpy(np.packbits(mask.reshape(-1).numpy(), bitorder="little"))
-        for name, mask in masks.items()
-    }

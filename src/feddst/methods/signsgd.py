@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 
 import torch
 
-from feddst.core import ClientWork, Report, ServerState, SparseSum
+from feddst.clients.steps import Report
+from feddst.core import ClientPlan, ServerState, SparseSum
 from feddst.methods.base import Card
 from feddst.methods.fedavg import FedAvg
 from feddst.options import option
@@ -45,8 +46,8 @@ class SignSGD(FedAvg):
 
     sign: Votes = Votes()
 
-    def work(self, state: ServerState, client: int) -> ClientWork:
-        return ClientWork(self.local, report=(Report("sign", bound=self.sign.bound),), train=False)
+    def work(self, state: ServerState, client: int) -> ClientPlan:
+        return ClientPlan(self.local, (Report("sign", bound=self.sign.bound),), train=False)
 
     def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:
         votes = total.mean("sign")

@@ -22,11 +22,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from feddst.clients.steps import Report
 from feddst.core import (
-    ClientWork,
+    ClientPlan,
     InitialModel,
     Layer,
-    Report,
     ServerState,
     SparseSum,
     Tensors,
@@ -133,9 +133,9 @@ class Sprout(RandomMask):
     def reads_gradients(self) -> bool:
         return self.sprout.where == "gradient"
 
-    def work(self, state: ServerState, client: int) -> ClientWork:
+    def work(self, state: ServerState, client: int) -> ClientPlan:
         work = super().work(state, client)
-        return replace(work, report=(_GRADIENT,), train=False) if self.asks(state) else work
+        return replace(work.adding(_GRADIENT), train=False) if self.asks(state) else work
 
     def asks(self, state: ServerState) -> bool:
         """Whether clients of this round report gradients instead of training, since the mask is to change after it."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feddst.core import ClientWork, ServerState, generator
+from feddst.core import ClientPlan, ServerState, generator
 from feddst.methods import Method
 from feddst.runtime.config import CohortConfig
 
@@ -14,7 +14,7 @@ class Participant:
     """A client of a round; `work` is None for a straggler whose method has no use for partial work."""
 
     client: int
-    work: ClientWork | None
+    work: ClientPlan | None
 
 
 def participants(method: Method, state: ServerState, config: CohortConfig, clients: int) -> list[Participant]:
@@ -39,7 +39,7 @@ def _straggling_epochs(state: ServerState, config: CohortConfig, cohort: list[in
     )
 
 
-def _manageable(method: Method, state: ServerState, client: int, managed: int | None) -> ClientWork | None:
+def _manageable(method: Method, state: ServerState, client: int, managed: int | None) -> ClientPlan | None:
     work = method.work(state, client)
     if managed is None:
         return work

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from feddst.core import Growth, LocalTraining, Proximal
+from feddst.clients.steps import Growth, Proximal
+from feddst.core import LocalTraining
 from feddst.core.keys import LARGEST_SEED
 from feddst.data import DataConfig
 from feddst.engines import EngineConfig

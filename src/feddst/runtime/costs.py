@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from feddst.core import ClientWork, Tensors
+from feddst.core import ClientPlan, Tensors
 from feddst.models import forward_flops, training_flops
 from feddst.wire import Reference
 from feddst.wire.header import SIZE as HEADER_BYTES
@@ -72,19 +72,19 @@ class Ledger:
     unsettled: dict[str, dict[int, int]] = field(default_factory=lambda: {"upload": {}, "download": {}})
     _priced: tuple[object, tuple[int, int, int]] = (None, (0, 0, 0))
 
-    def upload_price(self, sent: Reference, work: ClientWork, own: Mapping[str, int] | None) -> int:
+    def upload_price(self, sent: Reference, work: ClientPlan, own: Mapping[str, int] | None) -> int:
         """The bits of an update; `own` is how many weights the client's masks keep, if it sends some of its own."""
         active = sent.active if own is None else own
         everything = sent.broadcast.params
         params = {name: value for name, value in everything.items() if work.train and name not in work.keep}
-        extras = len(work.report) * sum(value.numel() for value in everything.values())
+        extras = len(work.groups) * sum(value.numel() for value in everything.values())
         mask = 0 if own is None else self._mask_bits(params, active, down=False)
         return self._value_bits(params, active, self.up_width) + mask + round(self.up_width * extras)
 
-    def upload_bound(self, sent: Reference, work: ClientWork) -> int:
+    def upload_bound(self, sent: Reference, work: ClientPlan) -> int:
         """The most bits that a client with these orders can upload."""
-        own_mask = work.readjust is not None or work.ticket is not None
-        return self.upload_price(sent, work, sent.active if own_mask else None)
+        moves = any(work.mask_bounds(name, sent.active.get(name)) for name in (*sent.active, *work.own_layers))
+        return self.upload_price(sent, work, sent.active if moves else None)
 
     def download_price(self, sent: Reference) -> int:
         """The bits of one broadcast."""
@@ -100,7 +100,7 @@ class Ledger:
         """A client received the broadcast."""
         self.download_bits += self._owed("download", client, bits)
 
-    def charge_training(self, work: ClientWork, active: Mapping[str, int], images: int) -> None:
+    def charge_training(self, work: ClientPlan, active: Mapping[str, int], images: int) -> None:
         """One client trained with so many active weights in its masked layers.
 
         A readjustment or a report adds a gradient that is dense in the weights alone.
@@ -109,9 +109,9 @@ class Ledger:
         if key != self._priced[0]:
             self._priced = (key, self._flops(self._densities(active)))
         dense, sparse, mixed = self._priced[1]
-        passes = images * _epochs(work)
+        passes = images * work.passes
         self.flops_dense += passes * dense
-        self.flops_sparse += passes * sparse + _images_differentiated(work, images) * mixed
+        self.flops_sparse += passes * sparse + work.differentiated(images) * mixed
 
     def forward(self, active: Mapping[str, int]) -> Forward:
         """What a forward pass costs with so many active weights in the masked layers."""
@@ -173,27 +173,3 @@ class Ledger:
         sizes = {name: size for name, size in self.layers.items() if name in params}
         active = sum(kept.get(name, size) for name, size in sizes.items())
         return sum(value.numel() for value in params.values()), sum(sizes.values()), active
-
-
-def _epochs(work: ClientWork) -> int:
-    """How often a client goes over its images, at most."""
-    if not work.train:
-        return 0
-    return work.local.epochs if work.settle is None else work.settle.rounds
-
-
-def _images_differentiated(work: ClientWork, images: int) -> int:
-    """How many images a client takes a dense gradient over, beside its training; a Hessian's product counts twice."""
-    batch = min(work.local.batch, images)
-    seen = 0 if work.settle is None else images * _epochs(work)
-    if work.readjust is not None and work.readjust.growth.rule == "gradient":
-        growth = work.readjust.growth
-        seen += min(images, growth.max_images) if growth.images == "all" else batch
-    for report in work.report:
-        if report.kind == "squared-gradient":
-            seen += images * _epochs(work)
-        if report.kind in ("squared-gradient", "kept"):
-            continue
-        looked_at = images if report.images in ("all", "minibatches") else batch
-        seen += looked_at * (2 if report.kind == "hessian-gradient" else 1)
-    return seen

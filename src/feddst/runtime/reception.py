@@ -114,6 +114,6 @@ class Reception:
     def _take(self, place: int, arrival: Arrival, own: Mapping[str, int] | None) -> None:
         """Note what arrived, and what it took to make it; only of a ticket the client trains with masks of its own."""
         given = self.opened.given[place]
-        active = self.opened.downlink.reference.active if own is None or given.work.ticket is None else own
+        active = self.opened.downlink.reference.active if own is None or not given.work.own_layers else own
         self.ledger.charge_training(given.work, active, given.trained_on)
         self.opened.arrivals[place] = arrival

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from feddst.clients.lottery import held_out_images
-from feddst.core import ClientState, ClientWork, Masks, SparseSum
+from feddst.core import ClientPlan, ClientState, Masks, SparseSum
 from feddst.core.tensors import movement
 from feddst.wire import Downlink
 
@@ -36,15 +35,14 @@ class Given:
     """
 
     client: int
-    work: ClientWork
+    work: ClientPlan
     images: int
     download: tuple[int, int]
 
     @property
     def trained_on(self) -> int:
         """How many images it trains on, or takes its reports over."""
-        ticket = self.work.ticket
-        return self.images if ticket is None else self.images - held_out_images(self.images, ticket.held_out)
+        return self.work.trained_on(self.images)
 
 
 @dataclass
@@ -62,7 +60,7 @@ class OpenRound:
     total: SparseSum
     began: float
     given: list[Given] = field(default_factory=list)
-    price: tuple[ClientWork, Mapping[str, int] | None, int] | None = None
+    price: tuple[ClientPlan, Mapping[str, int] | None, int] | None = None
     arrivals: dict[int, Arrival] = field(default_factory=dict)
     refusals: list[str] = field(default_factory=list)
     diverged: int = 0

@@ -13,8 +13,8 @@ from torch import nn
 from feddst.clients import Assignment, Failure, Reply
 from feddst.core import (
     Broadcast,
+    ClientPlan,
     ClientState,
-    ClientWork,
     ServerState,
     SparseSum,
     Tensors,
@@ -375,12 +375,12 @@ class Run:
         if not kept.empty:
             self.clients[arrival.client] = kept
 
-    def _initial(self, work: ClientWork) -> Tensors:
+    def _initial(self, work: ClientPlan) -> Tensors:
         """The weights that clients begin with where they have none: from the state, so that a resumed run has the same.
 
         A method whose server moves those weights keeps the initial ones as `initial/…` beside them.
         """
-        if not work.keep and work.ticket is None:
+        if not work.needs_initial:
             return {}
         return {name: self.state.extra.get(f"initial/{name}", value) for name, value in self.state.params.items()}
 
@@ -412,7 +412,7 @@ class Run:
         """The most bits that the round about to begin can upload, as `accounting` counts them."""
         sent = self.method.broadcast(self.state)
         reference = Reference(sent, self._facts_of(sent))
-        last: tuple[ClientWork, int] | None = None
+        last: tuple[ClientPlan, int] | None = None
         total = 0
         for who in self._participants():
             if who.work is not None:
@@ -421,7 +421,7 @@ class Run:
                 total += last[1]
         return total
 
-    def _upload_bound(self, reference: Reference, client: int, work: ClientWork) -> int:
+    def _upload_bound(self, reference: Reference, client: int, work: ClientPlan) -> int:
         if self.config.accounting == "measured":
             return 8 * largest_update(Asked(reference, work, client, LARGEST_WEIGHT), self.config.wire)
         return self._ledger.upload_bound(reference, work)

@@ -12,7 +12,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from feddst.core import ClientState, ClientWork, Masks, Update, positions_of
+from feddst.core import ClientPlan, ClientState, Masks, Update, positions_of
 from feddst.wire.layout import Layout
 from feddst.wire.masks import decode_bitmap
 from feddst.wire.reference import MaskFacts, Reference
@@ -103,7 +103,7 @@ class Remainder:
         return torch.cat(found)
 
 
-def remainder_of(reference: Reference, work: ClientWork, own: Masks | None = None) -> Remainder:
+def remainder_of(reference: Reference, work: ClientPlan, own: Masks | None = None) -> Remainder:
     """That of answers to a broadcast, under its masks or a client's own."""
     layout = Layout(reference.answer_layout(work).params)
     return Remainder(layout, reference.facts.under(layout) if own is None else MaskFacts(own, layout))

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import torch
 
-from feddst.core import Broadcast, ClientWork, Tensors
+from feddst.core import Broadcast, ClientPlan, Tensors
 from feddst.errors import ModelError
 
 _CARRIED = (torch.float32, torch.float16, torch.bfloat16)
@@ -93,11 +93,11 @@ def model_layout(params: Tensors, buffers: Tensors) -> Layout:
     return Layout((*_fields("params", params), *_fields("buffers", buffers)))
 
 
-def update_layout(sent: Broadcast, work: ClientWork) -> Layout:
+def update_layout(sent: Broadcast, work: ClientPlan) -> Layout:
     """The layout of what a client with these orders sends back."""
     params = {name: value for name, value in sent.params.items() if work.train and name not in work.keep}
     model = model_layout(params, sent.buffers if work.train else {})
-    reports = [field for report in work.report for field in _fields(report.kind, sent.params)]
+    reports = [field for group in work.groups for field in _fields(group, sent.params)]
     return Layout((*model.fields, *reports))
 
 

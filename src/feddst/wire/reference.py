@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from feddst.core import Broadcast, ClientWork, Masks, Positions, Tensors, count_active, packed, positions_of
+from feddst.core import Broadcast, ClientPlan, Masks, Positions, Tensors, count_active, packed, positions_of
 from feddst.errors import WireError
 from feddst.wire.header import Header
 from feddst.wire.history import NO_MASK, mask_name
@@ -101,9 +101,9 @@ class Reference:
             return self.known.layout
         return model_layout(self.broadcast.params, self.broadcast.buffers)
 
-    def answer_layout(self, work: ClientWork) -> Layout:
+    def answer_layout(self, work: ClientPlan) -> Layout:
         """The tensors of what a client with these orders sends back."""
-        key = (work.train, work.keep, work.report)
+        key = (work.train, work.keep, work.groups)
         if key not in self._answers:
             self._answers[key] = update_layout(self.broadcast, work)
         return self._answers[key]

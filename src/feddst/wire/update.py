@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from feddst.core import ClientWork, Masks, Readjustment, Tensors, Update, count_active, positions_of
+from feddst.core import ClientPlan, MaskBounds, Masks, Tensors, Update, count_active, positions_of
 from feddst.core.fixedpoint import ROOM
 from feddst.core.tensors import movement
 from feddst.errors import ExcessError, WireError
@@ -47,7 +47,7 @@ class Asked:
     """
 
     reference: Reference
-    work: ClientWork
+    work: ClientPlan
     client: int
     largest_weight: int
     wire: WireConfig | None = None
@@ -57,22 +57,10 @@ class Asked:
         return self.reference.answer_layout(self.work)
 
     def check_masks(self, masks: Masks) -> None:
-        """Raise if more weights of a layer left or entered than were to; a ticket's mask is the client's own."""
-        own = {} if self.work.ticket is None else self.work.ticket.budgets
+        """Raise if more weights of a layer left or entered than were to."""
         for layer, (entered, left) in movement(self.reference.broadcast.masks, masks).items():
-            if layer not in own:
-                self._check_exchange(layer, entered, left)
-
-    def _check_exchange(self, layer: str, entered: int, left: int) -> None:
-        """Raise if more weights entered or left than were to."""
-        orders = self.work.readjust
-        if (orders is None or layer not in orders.drop) and (entered or left):
-            raise WireError(f"{layer} comes with a mask of its own, which nobody asked for")
-        most_out, most_in = (0, 0) if orders is None else orders.exchange(layer, self.reference.active[layer])
-        if left > most_out or entered > most_in:
-            raise WireError(
-                f"of {layer} {left} weights left and {entered} entered, at most {most_out} and {most_in} were to"
-            )
+            bounds = self.work.mask_bounds(layer, self.reference.active.get(layer))
+            _check_exchange(layer, entered, left, bounds or MaskBounds(0, 0, 0, 0))
 
     def check_change(self, params: Tensors, masks: Masks | None) -> None:
         """Raise if packed weights, under these masks if not those sent, are too far from what was sent."""
@@ -88,22 +76,29 @@ class Asked:
 
     def check_count(self, layer: str, count: int) -> None:
         """Raise unless the mask that a client sends may keep so many weights of a layer."""
-        active, orders, ticket = self.reference.active.get(layer), self.work.readjust, self.work.ticket
-        if ticket is not None and layer in ticket.budgets:
-            if count < ticket.budgets[layer]:
-                raise WireError(
-                    f"the mask of {layer} keeps {count} weights, at least {ticket.budgets[layer]} must stay"
-                )
-            return
-        if active is None:
-            raise WireError(f"{layer} comes with a mask, but is dense")
-        if orders is None:
-            raise WireError(f"{layer} comes with a mask of its own, which nobody asked for")
-        most = orders.budgets[layer] if layer in orders.drop else active
-        survivors = active - orders.exchange(layer, active)[0]
-        least = most if orders.growth.grow_from == "inactive" else survivors
-        if not least <= count <= most:
-            raise WireError(f"the mask of {layer} keeps {count} weights, its budget is {most}")
+        active = self.reference.active.get(layer)
+        bounds = self.work.mask_bounds(layer, active)
+        if bounds is None:
+            why = "comes with a mask, but is dense" if active is None else _UNASKED
+            raise WireError(f"{layer} {why}")
+        if bounds.most is None and count < bounds.least:
+            raise WireError(f"the mask of {layer} keeps {count} weights, at least {bounds.least} must stay")
+        if bounds.most is not None and not bounds.least <= count <= bounds.most:
+            raise WireError(f"the mask of {layer} keeps {count} weights, its budget is {bounds.most}")
+
+
+_UNASKED = "comes with a mask of its own, which nobody asked for"
+
+
+def _check_exchange(layer: str, entered: int, left: int, bounds: MaskBounds) -> None:
+    """Raise if more weights of a layer entered or left than were to."""
+    most_out, most_in = bounds.leaving, bounds.entering
+    if (most_out, most_in) == (0, 0) and (entered or left):
+        raise WireError(f"{layer} {_UNASKED}")
+    if (most_out is not None and left > most_out) or (most_in is not None and entered > most_in):
+        raise WireError(
+            f"of {layer} {left} weights left and {entered} entered, at most {most_out} and {most_in} were to"
+        )
 
 
 def norm_of(tensors: Iterable[Tensor]) -> float:
@@ -121,7 +116,7 @@ def refuse_far(change: float, most: float) -> None:
 
 
 def encode_update(
-    update: Update, reference: Reference, work: ClientWork, wire: WireConfig, draws: np.random.Generator
+    update: Update, reference: Reference, work: ClientPlan, wire: WireConfig, draws: np.random.Generator
 ) -> bytes:
     """The payload that carries an update back to where the broadcast came from."""
     layout, codec = reference.answer_layout(work), codec_named(wire.values, "wire.values")
@@ -175,7 +170,7 @@ def decode_update(payload: bytes | memoryview, asked: Asked) -> Update:
     named = {f"{name} of {group}": value for group, tensors in groups.items() for name, value in tensors.items()}
     refuse_large(named, LARGEST_TERM / header.weight)
     asked.check_change(groups["params"], masks)
-    _refuse_impossible(groups)
+    _refuse_impossible(groups, asked.work)
     return Update(
         client=asked.client,
         round=header.round,
@@ -189,29 +184,30 @@ def decode_update(payload: bytes | memoryview, asked: Asked) -> Update:
 
 def largest_update(asked: Asked, wire: WireConfig) -> int:
     """The most bytes that an answer can have."""
-    layout, sent = asked.layout, asked.reference.broadcast
-    orders = asked.work.readjust
-    mask_bytes = 0 if orders is None else _largest_mask(layout, asked.reference.active, orders, wire)
-    if asked.work.ticket is not None:
-        mask_bytes = most_mask_bytes(layout)
-    budgets = {} if orders is None else orders.budgets
+    layout, active = asked.layout, asked.reference.active
+    masked = [field for field in layout.params if field.name in active or field.name in asked.work.own_layers]
+    bounds = {field.name: asked.work.mask_bounds(field.name, active.get(field.name)) for field in masked}
+    moved = {name: found for name, found in bounds.items() if found is not None}
+    most = {name: found.most for name, found in moved.items() if found.most is not None}
     counts = [
-        max(count, budgets.get(field.name, 0)) if field.group == "params" and field.name in sent.masks else count
-        for field, count in zip(layout.coded, counts_of(layout, asked.reference.active), strict=True)
+        max(count, most.get(field.name, 0)) if field.group == "params" else count
+        for field, count in zip(layout.coded, counts_of(layout, active), strict=True)
     ]
+    mask_bytes = _largest_mask(layout, active, moved, wire) if moved else 0
     return payload_size(layout, mask_bytes, codec_named(wire.values, "wire.values").size(counts))
 
 
-def _largest_mask(layout: Layout, active_in: Mapping[str, int], orders: Readjustment, wire: WireConfig) -> int:
-    if wire.mask != "difference":
+def _largest_mask(
+    layout: Layout, active_in: Mapping[str, int], moved: Mapping[str, MaskBounds], wire: WireConfig
+) -> int:
+    if wire.mask != "difference" or any(None in (one.leaving, one.entering) for one in moved.values()):
         return most_mask_bytes(layout)
     bits = 0
     for field in layout.params:
         if field.name in active_in:
             active = active_in[field.name]
-            budget = orders.budgets.get(field.name, active)
-            moving = min(orders.drop.get(field.name, 0) + max(0, active - budget), active)
-            growing = min(moving + max(0, budget - active), field.size - active)
+            bounds = moved.get(field.name, MaskBounds(active, active, 0, 0))
+            moving, growing = min(bounds.leaving or 0, active), min(bounds.entering or 0, field.size - active)
             bits += COUNT_BITS + most_bits_needed(active, moving) + most_bits_needed(field.size - active, growing)
     return (bits + 7) // 8
 
@@ -239,16 +235,15 @@ def _groups(
     return groups | {"buffers": read_raw(sections.buffers, layout.buffers)}
 
 
-def _refuse_impossible(groups: Mapping[str, Mapping[str, Tensor]]) -> None:
-    """Raise if something holds numbers that it cannot have: a square or a variance below 0, a mask but 0 and 1."""
-    variances = {name: value for name, value in groups["buffers"].items() if name.endswith("running_var")}
-    for group, tensors in {"squared-gradient": groups.get("squared-gradient", {}), "buffers": variances}.items():
-        for name, value in tensors.items():
-            if (value < 0).any():
-                raise WireError(f"{name} of {group} holds {float(value.min()):g}, which cannot be negative")
-    for name, value in groups.get("kept", {}).items():
-        if ((value != 0) & (value != 1)).any():
-            raise WireError(f"{name} of kept holds other numbers than 0 and 1")
+def _refuse_impossible(groups: Mapping[str, Mapping[str, Tensor]], work: ClientPlan) -> None:
+    """Raise if something holds numbers that it cannot have: a variance below 0, or what a step says of its reports."""
+    for name, value in groups["buffers"].items():
+        if name.endswith("running_var") and (value < 0).any():
+            raise WireError(f"{name} of buffers holds {float(value.min()):g}, which cannot be negative")
+    for step in work.steps:
+        for group in step.groups:
+            for name, value in groups[group].items():
+                step.check_report(group, name, value)
 
 
 def _before(reference: Reference, name: str, masks: Masks | None) -> Tensor:

@@ -19,20 +19,8 @@ from torch import Tensor, nn
 from feddst import _native
 from feddst.clients import Assignment, Failure, Job, Outcome, Reply
 from feddst.clients import reference as torch_client
-from feddst.core import (
-    Broadcast,
-    ClientWork,
-    Growth,
-    LocalTraining,
-    Masks,
-    Proximal,
-    Readjustment,
-    Report,
-    Settling,
-    Tensors,
-    Update,
-    masked,
-)
+from feddst.clients.steps import Growth, InitialPruning, LotteryPruning, Proximal, Readjust, Report
+from feddst.core import Broadcast, ClientPlan, LocalTraining, Masks, Tensors, Update, masked
 from feddst.data import Dataset, federate
 from feddst.engines import EngineConfig, Exam, ReferenceEngine, make_engine
 from feddst.engines.base import replies_of
@@ -219,11 +207,11 @@ def test_every_method_gets_the_replies_that_the_reference_gives(
     played = play_beside(config(method=method, **OWN.get(method, {})), module, digits, engines, rounds=3)
     assert all(len(given) >= 1 for given in played)
     work = [one.work for given in played for one in given]
-    assert any(w.readjust is not None for w in work) == method.startswith("feddst")
-    assert any(w.proximal is not None for w in work) == ("prox" in method)
-    assert any(w.ticket is not None for w in work) == (method == "lotteryfl")
+    assert any(w.step(Readjust) is not None for w in work) == method.startswith("feddst")
+    assert any(w.step(Proximal) is not None for w in work) == ("prox" in method)
+    assert any(w.step(LotteryPruning) is not None for w in work) == (method == "lotteryfl")
     assert any(bool(w.keep) for w in work) == (method == "lg-fedavg")
-    reports = {report.kind for w in work for report in w.report}
+    reports = {group for w in work for group in w.groups}
     assert reports == {
         "snip": {"gradient"},
         "grasp": {"hessian-gradient"},
@@ -254,27 +242,27 @@ BUDGETS = {"0.weight": 20, "3.weight": 110, "7.weight": 400}
 DROP = {"0.weight": 4, "3.weight": 30, "7.weight": 150}
 
 
-def readjust(after_epoch: int = 3, **growth: Any) -> ClientWork:
-    return ClientWork(LOCAL, readjust=Readjustment(after_epoch, DROP, BUDGETS, Growth(**growth)))
+def readjust(after_epoch: int = 3, **growth: Any) -> ClientPlan:
+    return ClientPlan(LOCAL, (Readjust(after_epoch, DROP, BUDGETS, Growth(**growth)),))
 
 
-def report(kind: Any, **options: Any) -> ClientWork:
-    return ClientWork(LOCAL, report=(Report(kind, **options),))
+def report(kind: Any, **options: Any) -> ClientPlan:
+    return ClientPlan(LOCAL, (Report(kind, **options),))
 
 
-WORKS: dict[str, ClientWork] = {
-    "plain": ClientWork(LOCAL),
-    "no momentum": ClientWork(replace(LOCAL, momentum=0.0, l2=0.0)),
-    "fixed order": ClientWork(replace(LOCAL, order="fixed")),
-    "one minibatch": ClientWork(replace(LOCAL, batch=100)),
-    "single images": ClientWork(replace(LOCAL, batch=1, epochs=1, lr=0.01)),
-    "proximal": ClientWork(LOCAL, proximal=Proximal(0.5)),
-    "proximal without effect": ClientWork(LOCAL, proximal=Proximal(0.5, gradient="detached")),
-    "proximal of size 0": ClientWork(LOCAL, proximal=Proximal(0.0)),
-    "cut short": ClientWork(LOCAL, proximal=Proximal(0.5)).shortened(2),
+WORKS: dict[str, ClientPlan] = {
+    "plain": ClientPlan(LOCAL),
+    "no momentum": ClientPlan(replace(LOCAL, momentum=0.0, l2=0.0)),
+    "fixed order": ClientPlan(replace(LOCAL, order="fixed")),
+    "one minibatch": ClientPlan(replace(LOCAL, batch=100)),
+    "single images": ClientPlan(replace(LOCAL, batch=1, epochs=1, lr=0.01)),
+    "proximal": ClientPlan(LOCAL, (Proximal(0.5),)),
+    "proximal without effect": ClientPlan(LOCAL, (Proximal(0.5, gradient="detached"),)),
+    "proximal of size 0": ClientPlan(LOCAL, (Proximal(0.0),)),
+    "cut short": ClientPlan(LOCAL, (Proximal(0.5),)).shortened(2),
     "readjusted at the end": readjust(),
     "readjusted in between": readjust(1),
-    "readjusted in between with a proximal term": replace(readjust(1), proximal=Proximal(0.5)),
+    "readjusted in between with a proximal term": readjust(1).adding(Proximal(0.5)),
     "readjusted by a straggler": readjust(3).shortened(1),
     "grown at random": readjust(2, rule="random"),
     "grown from any": readjust(2, grow_from="any"),
@@ -291,27 +279,38 @@ WORKS: dict[str, ClientWork] = {
         "hessian-gradient", images="minibatches", temperature=20.0, within=frozenset({"0.weight", "7.weight"})
     ),
     "squared gradients": report("squared-gradient"),
-    "squared gradients of a proximal client": replace(report("squared-gradient"), proximal=Proximal(0.5)),
-    "squared gradients, readjusted in between": replace(readjust(1), report=(Report("squared-gradient"),)),
-    "squared gradients and the last": ClientWork(LOCAL, report=(Report("squared-gradient"), Report("gradient"))),
+    "squared gradients of a proximal client": report("squared-gradient").adding(Proximal(0.5)),
+    "squared gradients, readjusted in between": readjust(1).adding(Report("squared-gradient")),
+    "squared gradients and the last": ClientPlan(
+        LOCAL,
+        (
+            Report("squared-gradient"),
+            Report("gradient"),
+        ),
+    ),
     "squared gradients of no steps": replace(report("squared-gradient"), train=False),
-    "settled on masks": ClientWork(
+    "settled on masks": ClientPlan(
         replace(LOCAL, lr=0.05),
-        settle=Settling(6, 2, 0.3, {"0.weight": 3.0, "3.weight": 2.0, "7.weight": 1.0}, 100.0),
-        report=(Report("kept"),),
+        (InitialPruning(6, 2, 0.3, {"0.weight": 3.0, "3.weight": 2.0, "7.weight": 1.0}, 100.0),),
     ),
     "signs": report("sign", bound=0.05),
-    "two reports": ClientWork(LOCAL, report=(Report("gradient"), Report("hessian-gradient"))),
+    "two reports": ClientPlan(
+        LOCAL,
+        (
+            Report("gradient"),
+            Report("hessian-gradient"),
+        ),
+    ),
     "reports without training": replace(report("gradient"), train=False),
-    "readjusted, then reported": replace(readjust(1), report=(Report("gradient"),)),
-    "readjusted at the end, then reported": replace(readjust(), report=(Report("gradient"),)),
+    "readjusted, then reported": readjust(1).adding(Report("gradient")),
+    "readjusted at the end, then reported": readjust().adding(Report("gradient")),
     "readjusted at the end with a kept head": replace(readjust(), keep=frozenset({"9.weight", "9.bias"})),
-    "kept head": ClientWork(LOCAL, keep=frozenset({"9.weight", "9.bias"})),
+    "kept head": ClientPlan(LOCAL, keep=frozenset({"9.weight", "9.bias"})),
     "kept head and reports": replace(report("gradient"), keep=frozenset({"9.weight", "9.bias"})),
 }
 
 
-def one_job(module: nn.Module, data: Dataset, work: ClientWork, *, sparse: bool) -> Job:
+def one_job(module: nn.Module, data: Dataset, work: ClientPlan, *, sparse: bool) -> Job:
     params = initial_model(module).params
     draws = torch.Generator().manual_seed(1)
     masks: dict[str, Tensor] = {}
@@ -337,7 +336,7 @@ def assert_outcomes_agree(found: Outcome, expected: Outcome) -> None:
         (name, sparse)
         for name, work in WORKS.items()
         for sparse in (False, True)
-        if sparse or (work.readjust is None and work.settle is None)
+        if sparse or (work.step(Readjust) is None and work.step(InitialPruning) is None)
     ],
 )
 def test_every_kind_of_work_is_done_as_the_reference_does_it(
@@ -347,7 +346,7 @@ def test_every_kind_of_work_is_done_as_the_reference_does_it(
     job = one_job(module, digits, work, sparse=sparse)
     expected = torch_client.train_client(copy.deepcopy(module), job)
     assert_outcomes_agree(native_client(module, job), expected)
-    assert (expected.update.masks is not None) == (work.readjust is not None)
+    assert (expected.update.masks is not None) == (work.step(Readjust) is not None)
 
 
 @pytest.mark.parametrize("frozen", ["0.weight", "3.weight", "7.bias", "9.weight"])

@@ -1,4 +1,4 @@
-"""Readjustment in the kernels against that of tensors: the same leave and enter, whatever is equal or no number."""
+"""Readjust in the kernels against that of tensors: the same leave and enter, whatever is equal or no number."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from feddst import _native
-from feddst.clients.readjust import readjust
-from feddst.core import Readjustment, count_active, packed, positions_of
+from feddst.clients.steps import Readjust
+from feddst.clients.steps.readjust import readjust
+from feddst.core import count_active, packed, positions_of
 
 POINT = (1, 1, 1, 1, 0, 0)
 SHAPES = {"conv": (6, 2, 3, 3), "wide": (60, 150), "last": (4, 60)}
@@ -91,10 +92,10 @@ class Client:
         biases = [draws.normal(size=size).astype(np.float32) for size in BIASES.values()]
         return cls(params, velocity, masks, biases, inputs, draws.integers(0, 4, IMAGES))
 
-    def orders(self, case: Case) -> Readjustment:
+    def orders(self, case: Case) -> Readjust:
         lost, ends = (dict(zip(SHAPES, shares, strict=True)) for shares in (case.lost, case.ends))
         budgets = {name: round(ends[name] * mask.numel()) for name, mask in self.masks.items()}
-        return Readjustment(1, {name: round(lost[name] * budget) for name, budget in budgets.items()}, budgets)
+        return Readjust(1, {name: round(lost[name] * budget) for name, budget in budgets.items()}, budgets)
 
 
 def bytes_of(masks: dict[str, Tensor]) -> list[NDArray[np.uint8] | None]:

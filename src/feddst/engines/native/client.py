@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from feddst import _native
-from feddst.clients.client import Client, beginning, grown_by, outcome, train
+from feddst.clients.client import Client, beginning, outcome, train
+from feddst.clients.steps import Growth, Proximal, Readjust
+from feddst.clients.steps.readjust import grown_by
 from feddst.clients.task import Job, Outcome
-from feddst.core import Masks, Positions, Readjustment, Tensors, count_active, packed, positions_of
+from feddst.core import ClientStep, Masks, Positions, Tensors, count_active, packed, positions_of
 from feddst.core.minibatches import Indices
 from feddst.engines.native.chain import Chain
 from feddst.engines.native.weights import Beginnings
@@ -80,13 +82,18 @@ class NativeClient(Client):
         )
         return [sum(next(losses) for _ in epoch) for epoch in epochs]
 
-    def readjust(self, orders: Readjustment, last_batch: Indices) -> None:
-        growth, trained = orders.growth, self.bench.trained[0]
+    def after_epoch(self, step: ClientStep, last_batch: Indices) -> None:
+        if isinstance(step, Readjust) and self._knows(step.growth) and not self.exposed and not self.outdated:
+            self._readjust(step, last_batch)
+        else:
+            step.after_epoch(self, last_batch)
+
+    def _knows(self, growth: Growth) -> bool:
+        """Whether the kernels can readjust so: nothing grows by the gradient of what is not trained, if any is."""
         usual = (growth.rule, growth.grow_from, growth.weights) == ("gradient", "inactive", "pruned")
-        # Nothing grows by the gradient of what is not trained, which the kernels would not know.
-        if not usual or not all(trained) or self.exposed or self.outdated:
-            super().readjust(orders, last_batch)
-            return
+        return usual and all(self.bench.trained[0])
+
+    def _readjust(self, orders: Readjust, last_batch: Indices) -> None:
         moves = [
             orders.exchange(name, active) if name in orders.drop else None
             for name, active in zip(self.bench.chain.weights, self.structure.active, strict=True)
@@ -95,7 +102,7 @@ class NativeClient(Client):
         self.bench.session.readjust(
             self.job.inputs.numpy(),
             self.job.labels.numpy(),
-            grown_by(self.job, growth, last_batch),
+            grown_by(self, orders.growth, last_batch),
             moves,
             self.bench.beginnings.bytes_of(masks),
         )
@@ -169,8 +176,8 @@ class NativeClient(Client):
 
     def _pull(self) -> float:
         """The strength of the proximal term."""
-        proximal = self.job.work.proximal
-        return proximal.mu if proximal is not None and proximal.gradient == "exact" else 0.0
+        proximal = self.job.work.step(Proximal)
+        return 0.0 if proximal is None else proximal.pull
 
 
 def train_client(bench: Workbench, job: Job) -> Outcome:

@@ -29,9 +29,9 @@ class Beginnings:
     def of(self, begun: Beginning) -> _native.Weights:
         """What a client begins with; the last broadcast is remembered."""
         job = begun.job
-        if job.work.ticket is not None:
+        if begun.masks is not job.broadcast.masks:
             return self.weights(self.structure(begun.masks), begun.weights)
-        if job.work.keep:
+        if begun.weights is not job.broadcast.params:
             with self._lock:
                 structure = self._shared(begun.masks)
             return self.weights(structure, begun.weights)

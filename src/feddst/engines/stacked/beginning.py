@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from feddst.clients.lottery import take_ticket
+from feddst.clients.client import beginning
 from feddst.clients.task import Job
 from feddst.core import Masks
 from feddst.engines.stacked.flat import Flat
@@ -77,7 +77,7 @@ def _own(
     if work.keep:
         kept = {name: seat.state.tensors.get(name, seat.initial[name]) for name in sorted(work.keep)}
         flat.fill(stage.theta[row], kept)
-    if work.ticket is None:
+    if not work.own_layers:
         return seat
     at = torch.from_numpy(seat.images).to(stage.theta.device)
     job = Job(
@@ -90,7 +90,7 @@ def _own(
         seat.state,
         seat.initial,
     )
-    trained, masks, weights = take_ticket(module, job, work.ticket)
-    flat.fill(stage.theta[row], weights)
-    mask_rows.fill(stage.masks[row], masks)
-    return replace(seat, images=seat.images[trained.cpu().numpy()])
+    begun = beginning(module, job)
+    flat.fill(stage.theta[row], begun.weights)
+    mask_rows.fill(stage.masks[row], begun.masks)
+    return seat if begun.images is None else replace(seat, images=seat.images[begun.images.cpu().numpy()])

@@ -60,10 +60,10 @@ class Bundle:
 
     def received(self) -> Tensor:
         """What each of them was sent of what it sends, [R, n]."""
-        if self.seats[0].work.ticket is None:
+        if not self.seats[0].work.own_layers:
             return self.of(self.stage.received)
         sent = self.stage.received.new_zeros(len(self.members), self.columns.flat.width)
-        for row, seat in zip(sent, self.seats, strict=True):  # a ticket begins with other weights than it was sent
+        for row, seat in zip(sent, self.seats, strict=True):
             self.columns.flat.fill(row, seat.broadcast.params)
         return sent.gather(1, self.at.expand(len(sent), -1))
 

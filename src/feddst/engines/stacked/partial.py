@@ -18,7 +18,6 @@ from feddst.engines.stacked.slots import Seat
 from feddst.engines.stacked.trainer import Trained
 from feddst.engines.stacked.transport import carried, correct
 from feddst.errors import ExcessError, TrainingError
-from feddst.methods.lotteryfl import kept_masks
 from feddst.wire import Asked, WireConfig
 from feddst.wire.codecs import codec_named
 from feddst.wire.masks import encode_masks
@@ -145,7 +144,7 @@ def _weights_of(share: Share, arrived: Tensor, weights: Sequence[int]) -> Stack:
     theta = share.of(arrived)
     correct(share, theta)
     own = any(share.trained.changed[row] for row in share.rows)
-    if not own and share.seats[0].work.ticket is None and share.cohort.reference.active:
+    if not own and not share.seats[0].work.own_layers and share.cohort.reference.active:
         return Stack(theta[:, share.sent], weights, _kept_places(share))
     places: dict[Key, Place] = {}
     for field in share.layout.params:
@@ -208,7 +207,7 @@ def _packed(share: Share, i: int, theta: Tensor) -> tuple[dict[str, Tensor], Mas
 def _receipt(share: Share, row: int) -> Receipt:
     trained, layout = share.trained, share.layout
     seat, mask_bytes, own = trained.seats[row], 0, None
-    masks = share.masks(row) if trained.changed[row] or seat.work.ticket is not None else {}
+    masks = share.masks(row) if trained.changed[row] or seat.work.own_layers else {}
     if trained.changed[row]:
         own = count_active(masks)
         mask_bytes = len(_mask_section(share, masks))
@@ -227,11 +226,12 @@ def _mask_section(share: Share, masks: Masks) -> bytes:
 def _state(share: Share, row: int, masks: Masks) -> ClientState:
     """What a client keeps."""
     seat, stage = share.trained.seats[row], share.trained.stage
-    if not seat.work.keep and seat.work.ticket is None:
+    if not seat.work.keep and not seat.work.own_layers:
         return seat.state
     own = {name: share.flat.view(stage.theta[row : row + 1], name)[0].cpu().clone() for name in sorted(seat.work.keep)}
-    ticket = kept_masks(masks) if seat.work.ticket is not None else {}
-    return replace(seat.state, tensors={**seat.state.tensors, **own, **ticket})
+    for step in seat.work.steps:
+        own |= step.keeps(masks)
+    return replace(seat.state, tensors={**seat.state.tensors, **own})
 
 
 def _weight(seat: Seat) -> int:

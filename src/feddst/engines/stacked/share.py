@@ -77,8 +77,7 @@ class Share:
     @cached_property
     def sparse(self) -> set[str]:
         """The names of the tensors of which they may hold only a part."""
-        ticket = self.seats[0].work.ticket
-        return {*self.cohort.reference.broadcast.masks, *(() if ticket is None else ticket.budgets)}
+        return {*self.cohort.reference.broadcast.masks, *self.seats[0].work.own_layers}
 
     @cached_property
     def sent(self) -> Tensor:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from feddst.core import Broadcast, ClientState, ClientWork, Tensors
+from feddst.core import Broadcast, ClientPlan, ClientState, Tensors
 from feddst.core.minibatches import Indices, cuts, orders
 from feddst.data import Dataset
 from feddst.engines.base import Cohort
@@ -48,7 +48,7 @@ class Seat:
     client: int
     seed: int
     broadcast: Broadcast
-    work: ClientWork
+    work: ClientPlan
     images: Indices
     cohort: int
     place: int
@@ -89,7 +89,7 @@ def alike(seats: Sequence[Seat], most: int) -> list[list[Seat]]:
 
     Those with the most steps come first.
     """
-    kinds: list[tuple[ClientWork, list[Seat]]] = []
+    kinds: list[tuple[ClientPlan, list[Seat]]] = []
     for seat in seats:
         known = next((members for work, members in kinds if _alike(work, seat.work)), None)
         if known is None:
@@ -103,7 +103,7 @@ def alike(seats: Sequence[Seat], most: int) -> list[list[Seat]]:
     return together
 
 
-def _alike(work: ClientWork, other: ClientWork) -> bool:
+def _alike(work: ClientPlan, other: ClientPlan) -> bool:
     return work == other or work.lasting(other.local.epochs) == other
 
 

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from feddst.clients.client import diverged, refuse_diverged
-from feddst.clients.readjust import drop, grow, growth_images, random_scores
 from feddst.clients.reference import train_client
-from feddst.clients.reports import hessian_gradient, refuse_frozen, reported_batches, signs
-from feddst.clients.squares import wanted
+from feddst.clients.steps import InitialPruning, Proximal, Readjust, Report
+from feddst.clients.steps.readjust import drop, grow, growth_images, random_scores
+from feddst.clients.steps.report import hessian_gradient, refuse_frozen, reported_batches, signs
 from feddst.clients.task import Job
-from feddst.core import LocalTraining, Readjustment, Report, positions_of, unpacked
+from feddst.core import LocalTraining, positions_of, unpacked
 from feddst.core.keys import torch_seed
 from feddst.core.minibatches import Indices, cuts
 from feddst.engines.stacked.beginning import MaskRows, begin
@@ -74,10 +74,10 @@ class Classroom:
         work, failures = seats[0].work, Failures()
         stage = self._trainer.stage(len(seats))
         seats = begin(seats, stage, self._flat, self._module, self._images, self._mask_rows)
-        if work.settle is not None:
+        if work.step(InitialPruning) is not None:
             return self._settle(stage, seats, failures)
-        before = stage.masks.clone() if work.readjust is not None else None
-        squares = StackedSquares.of(stage) if wanted(work) else None
+        before = stage.masks.clone() if work.step(Readjust) is not None else None
+        squares = StackedSquares.of(stage) if "squared-gradient" in work.groups else None
         cuda = [stage.theta.device] if stage.theta.is_cuda else []
         with torch.random.fork_rng(devices=cuda):
             # What a module draws while it trains (dropout, say) follows from who sits here.
@@ -86,8 +86,8 @@ class Classroom:
         self._refuse_diverged(stage, seats, failures)
         reports: dict[str, Tensor] = {
             report.kind: self._report(stage, seats, report, failures)
-            for report in work.report
-            if report.kind != "squared-gradient"
+            for report in work.steps
+            if isinstance(report, Report) and report.kind != "squared-gradient"
         }
         if squares is not None:
             reports["squared-gradient"] = squares.mean()
@@ -95,7 +95,7 @@ class Classroom:
 
     def _settle(self, stage: Stage, seats: Sequence[Seat], failures: Failures) -> Trained:
         """One after another, as the reference engine would: PruneFL asks for it once, of one client."""
-        reports: dict[str, Tensor] = {report.kind: torch.zeros_like(stage.theta) for report in seats[0].work.report}
+        reports: dict[str, Tensor] = {group: torch.zeros_like(stage.theta) for group in seats[0].work.groups}
         losses = []
         for row, seat in enumerate(seats):
             job = self._job(seat)
@@ -124,10 +124,10 @@ class Classroom:
         self, stage: Stage, seats: Sequence[Seat], failures: Failures, squares: StackedSquares | None
     ) -> list[float]:
         """All epochs, with the readjustment after its own; returns the last epochs' losses."""
-        sequences, orders = [seat.sequence() for seat in seats], seats[0].work.readjust
+        sequences, orders = [seat.sequence() for seat in seats], seats[0].work.step(Readjust)
         if orders is None:
             return [losses[-1] for losses in self._epochs(stage, seats, sequences, failures, squares)]
-        after = orders.after_epoch
+        after = orders.epoch
         first = self._epochs(stage, seats, [sequence[:after] for sequence in sequences], failures, squares)
         # A straggler that stops before its time readjusts after its last epoch.
         ends = [sequence[min(after, len(sequence)) - 1] for sequence in sequences]
@@ -147,8 +147,8 @@ class Classroom:
         done: int = 0,
     ) -> list[list[float]]:
         """Some epochs, after so many; returns each seat's mean loss in each of them."""
-        local, proximal = seats[0].work.local, seats[0].work.proximal
-        mu = proximal.mu if proximal is not None and proximal.gradient == "exact" else 0.0
+        local, proximal = seats[0].work.local, seats[0].work.step(Proximal)
+        mu = 0.0 if proximal is None else proximal.pull
         steps = plan(sequences, local.batch)
         if not steps.steps:
             return [[] for _ in seats]
@@ -173,9 +173,7 @@ class Classroom:
             losses.append(self._trainer.epochs(stage, one, local, mu))
         return torch.cat(losses)
 
-    def _readjust(
-        self, stage: Stage, seats: Sequence[Seat], orders: Readjustment, last_batches: Sequence[Indices]
-    ) -> None:
+    def _readjust(self, stage: Stage, seats: Sequence[Seat], orders: Readjust, last_batches: Sequence[Indices]) -> None:
         """Readjust the masks of everybody, those of one run together: they hold equally many weights."""
 
         def scores() -> Tensor:
@@ -218,7 +216,7 @@ class Classroom:
                 failures.setdefault(row, error)
 
     def _changed(self, stage: Stage, seats: Sequence[Seat], before: Tensor | None) -> list[bool]:
-        if seats[0].work.ticket is not None:
+        if seats[0].work.own_layers:
             return [self._differs(stage, row, seat) for row, seat in enumerate(seats)]
         if before is None:
             return [False] * len(seats)
@@ -300,7 +298,7 @@ class _Alone:
 
 def masks_of(masks: Tensor, flat: Flat, row: int, seat: Seat) -> dict[str, Tensor]:
     """One client's masks, bool [*shape] each, in the memory of all of them, uint8 [M, width]."""
-    names = {**seat.broadcast.masks, **({} if seat.work.ticket is None else seat.work.ticket.budgets)}
+    names = dict.fromkeys((*seat.broadcast.masks, *seat.work.own_layers))
     held = masks[row : row + 1].view(torch.bool)
     return {name: flat.view(held, name)[0] for name in names}
 
@@ -309,5 +307,5 @@ def _by_run(seats: Sequence[Seat], device: torch.device) -> list[Tensor]:
     """The rows of each run's seats; each seat by itself where masks are the clients' own."""
     runs: dict[object, list[int]] = {}
     for row, seat in enumerate(seats):
-        runs.setdefault(row if seat.work.ticket is not None else id(seat.broadcast), []).append(row)
+        runs.setdefault(row if seat.work.own_layers else id(seat.broadcast), []).append(row)
     return [torch.tensor(rows, device=device) for rows in runs.values()]

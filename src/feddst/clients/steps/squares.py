@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from feddst.core import ClientWork, Tensors
+from feddst.clients.client import Client
+from feddst.core import Tensors
+from feddst.core.minibatches import Indices
 
 
 @dataclass
@@ -30,6 +32,7 @@ class Squares:
         return {name: value / self.steps for name, value in self.sums.items()}
 
 
-def wanted(work: ClientWork) -> bool:
-    """Whether a client is to gather squared gradients while it trains."""
-    return any(report.kind == "squared-gradient" for report in work.report)
+def gather(client: Client, squares: Squares, batch: Indices) -> None:
+    """Add the squared gradient of a minibatch, as a client's weights are now."""
+    client.expose()
+    squares.add(client.mean_gradient(torch.from_numpy(batch).to(client.job.inputs.device)))

@@ -11,22 +11,14 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from feddst.clients import Assignment, Job, Outcome
-from feddst.clients.lottery import held_out_images, take_ticket
-from feddst.core import (
-    Broadcast,
-    ClientState,
-    ClientWork,
-    LocalTraining,
-    Ticket,
-    count_active,
-    positions_of,
-    unpacked,
-)
+from feddst.clients.client import Beginning, beginning
+from feddst.clients.steps import LotteryPruning
+from feddst.clients.steps.lottery import held_out_images, kept_masks, own_masks
+from feddst.core import Broadcast, ClientPlan, ClientState, LocalTraining, count_active, positions_of, unpacked
 from feddst.data import Dataset
 from feddst.engines import ProcessEngine, ReferenceEngine
 from feddst.engines.base import replies_of
 from feddst.methods import LGFedAvg, Lottery, LotteryFL, Method, SignSGD
-from feddst.methods.lotteryfl import kept_masks, own_masks
 from feddst.models import initial_model
 from feddst.sparsity import Sparsity
 from feddst.wire import WireConfig
@@ -43,17 +35,19 @@ def linear() -> nn.Module:
 
 
 def one_job(*, held: Tensor | None = None, labels: Tensor | None = None, **changes: float) -> Job:
-    ticket = Ticket(**{"threshold": 0.5, "prune": 0.25, "held_out": 0.2, **changes}, budgets={"weight": 2})
+    ticket = LotteryPruning(**{"threshold": 0.5, "prune": 0.25, "held_out": 0.2, **changes}, budgets={"weight": 2})
     state = ClientState() if held is None else ClientState(kept_masks({"weight": held}))
     right = torch.arange(10) % 2 if labels is None else labels
-    work = ClientWork(LOCAL, ticket=ticket)
+    work = ClientPlan(LOCAL, (ticket,))
     return Job(0, 7, Broadcast(1, {"weight": THETA}), work, IMAGES, right, state, {"weight": FIRST})
 
 
 def taken(job: Job) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
-    assert job.work.ticket is not None
-    rest, masks, weights = take_ticket(linear(), job, job.work.ticket)
-    return rest, masks, dict(weights)
+    orders = job.work.step(LotteryPruning)
+    assert orders is not None
+    begun = orders.begin(linear(), Beginning(job, {}, job.broadcast.params))
+    assert begun.images is not None
+    return begun.images, dict(begun.masks), dict(begun.weights)
 
 
 def test_a_good_network_loses_its_smallest_weight_and_is_rewound() -> None:
@@ -121,8 +115,9 @@ def test_the_same_images_are_held_out_in_every_round(module: nn.Sequential, job:
     parts = []
     for round in (1, 2):
         one = lottery_job(job, module, round=round)
-        assert one.work.ticket is not None
-        parts.append(one.inputs[take_ticket(module, one, one.work.ticket)[0]])
+        orders = one.work.step(LotteryPruning)
+        assert orders is not None
+        parts.append(beginning(module, one).job.inputs)
     assert len(parts[0]) == 16
     assert torch.equal(parts[0], parts[1])
 
@@ -131,8 +126,9 @@ def test_held_out_images_do_not_touch_the_update(
     train_client: TrainClient, module: nn.Sequential, job: JobMaker
 ) -> None:
     one = lottery_job(job, module)
-    assert one.work.ticket is not None
-    trained = one.inputs[take_ticket(module, one, one.work.ticket)[0]]
+    orders = one.work.step(LotteryPruning)
+    assert orders is not None
+    trained = beginning(module, one).job.inputs
     spoilt = one.inputs.clone()
     out = [i for i, image in enumerate(one.inputs) if not any(torch.equal(image, other) for other in trained)]
     spoilt[out] = 100.0
@@ -149,12 +145,13 @@ def test_a_client_sends_and_keeps_the_mask_that_it_trained_within(
     outcome = train_client(module, one)
     update = outcome.update
     assert update.masks is not None
-    assert one.work.ticket is not None
+    orders = one.work.step(LotteryPruning)
+    assert orders is not None
     shapes = {name: mask.shape for name, mask in update.masks.items()}
     kept = own_masks(outcome.state, shapes)
     for name, mask in update.masks.items():
         left = mask.numel() - int(mask.sum())
-        assert left == min(max(1, round(0.2 * mask.numel())), mask.numel() - one.work.ticket.budgets[name])
+        assert left == min(max(1, round(0.2 * mask.numel())), mask.numel() - orders.budgets[name])
         assert torch.equal(kept[name], mask)
         assert update.params[name].shape == (int(mask.sum()),)
     whole = unpacked(update.params, positions_of(update.masks), update.masks)

@@ -1,9 +1,9 @@
 """What a client sends beside its weights: gradients, their squares, Hessian-vector products, signs."""
 
 import threading
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 import torch
@@ -11,13 +11,65 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from feddst.clients.squares import Squares
+from feddst.clients.client import Client
+from feddst.clients.steps.squares import Squares, gather
 from feddst.clients.task import Job
-from feddst.core import LocalTraining, Masks, Report, Tensors, generator, minibatches
+from feddst.core import ClientPlan, LocalTraining, Tensors, generator, minibatches
 from feddst.core.minibatches import Indices, balanced
-from feddst.errors import DivergenceError, ModelError
+from feddst.core.step import ClientStep, register_step
+from feddst.errors import DivergenceError, ModelError, WireError
 
 _ATTENTION = threading.Lock()
+
+
+@register_step
+@dataclass(frozen=True)
+class Report(ClientStep):
+    """One more tensor for each parameter to send back, dense.
+
+    `gradient` is the task loss's mean gradient g, `hessian-gradient` is Hg with the loss's Hessian H, `sign` is, for
+    each weight, +1 with probability (b + g)/2b and otherwise −1, where b is `bound` and g is cut to −b … b. They are
+    taken at the client's final weights, over all its images, over one minibatch drawn at random, over one with as many
+    images of each class that it holds, or over all minibatches of an epoch, the sum of whose mean losses Hg is taken
+    of. The network's outputs are divided by `temperature` first. If parameters are named in `within`, g and H of Hg are
+    those of these alone, and the others get 0.
+
+    `squared-gradient` is the mean of g² over the steps of the round, where g is the gradient of a step's minibatch
+    before it, dense as well. None of the above applies to it.
+    """
+
+    name: ClassVar[str] = "report"
+
+    kind: Literal["gradient", "hessian-gradient", "sign", "squared-gradient"]
+    images: Literal["all", "minibatch", "balanced", "minibatches"] = "all"
+    temperature: float = 1.0
+    bound: float = 1.0
+    within: frozenset[str] = frozenset()
+
+    @property
+    def looks_at_batches(self) -> bool:
+        return self.kind == "squared-gradient"
+
+    def before_batch(self, client: Client, batch: Indices) -> None:
+        gather(client, client.scratch.setdefault(self.kind, Squares()), batch)
+
+    def reports(self, client: Client) -> Mapping[str, Tensors]:
+        sent = client.job.broadcast.params
+        return {self.kind: {name: value.cpu() for name, value in _tensors(client, self).items() if name in sent}}
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        return (self.kind,)
+
+    def check_report(self, group: str, name: str, value: Tensor) -> None:
+        if self.kind == "squared-gradient" and (value < 0).any():
+            raise WireError(f"{name} of {group} holds {float(value.min()):g}, which cannot be negative")
+
+    def differentiated(self, plan: ClientPlan, images: int) -> int:
+        if self.kind == "squared-gradient":
+            return images * plan.passes
+        looked_at = images if self.images in ("all", "minibatches") else min(plan.local.batch, images)
+        return looked_at * (2 if self.kind == "hessian-gradient" else 1)
 
 
 class Differentiable(Protocol):
@@ -28,45 +80,21 @@ class Differentiable(Protocol):
     def differentiable(self) -> tuple[nn.Module, dict[str, nn.Parameter]]: ...
 
 
-class Reporting(Differentiable, Protocol):
-    """What reports need of a client."""
-
-    squares: Squares
-    settled: Masks
-
-    def mean_gradient(self, images: Tensor, temperature: float = 1.0) -> dict[str, Tensor]: ...
-
-
-def make_reports(client: Reporting) -> dict[str, Tensors]:
-    """Everything that the client's work asks it to report, by kind, for the parameters that travel."""
-    sent = client.job.broadcast.params
-    found: dict[str, Tensors] = {}
-    for report in client.job.work.report:
-        tensors = _tensors(client, report)
-        found[report.kind] = {name: value.cpu() for name, value in tensors.items() if name in sent}
-    return found
-
-
-def _tensors(client: Reporting, report: Report) -> Tensors:
+def _tensors(client: Client, report: Report) -> Tensors:
+    job = client.job
     if report.kind == "squared-gradient":
-        return client.squares.mean(client.job.broadcast.params)
-    if report.kind == "kept":
-        return {name: _kept(value, client.settled.get(name)) for name, value in client.job.broadcast.params.items()}
-    job, of = client.job, (client.job.seed, client.job.broadcast.round, client.job.client)
+        squares: Squares = client.scratch.get(report.kind, Squares())
+        return squares.mean(job.broadcast.params)
     batches = [
         torch.from_numpy(batch).to(job.inputs.device)
-        for batch in reported_batches(job.labels.cpu().numpy(), report, job.work.local, *of)
+        for batch in reported_batches(job.labels.cpu().numpy(), report, job.work.local, *client.draw)
     ]
     if report.kind == "hessian-gradient":
         return hessian_gradient(client, batches, report)
     if report.kind == "sign":
         refuse_frozen(client.differentiable()[0])
     gradient = client.mean_gradient(torch.cat(batches), report.temperature)
-    return signs(gradient, report.bound, *of) if report.kind == "sign" else gradient
-
-
-def _kept(value: Tensor, mask: Tensor | None) -> Tensor:
-    return torch.ones(value.shape) if mask is None else mask.float()
+    return signs(gradient, report.bound, *client.draw) if report.kind == "sign" else gradient
 
 
 def reported_batches(

@@ -9,14 +9,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from feddst.clients import Job, Outcome
-from feddst.clients.settling import choose_masks, density, settled
-from feddst.clients.squares import Squares
+from feddst.clients.steps import InitialPruning
+from feddst.clients.steps.initial_pruning import choose_masks, density, settled
+from feddst.clients.steps.squares import Squares
 from feddst.core import (
     Broadcast,
-    ClientWork,
+    ClientPlan,
     LocalTraining,
-    Report,
-    Settling,
     SparseSum,
     count_active,
     minibatches,
@@ -25,11 +24,11 @@ from feddst.core import (
 )
 from feddst.core.model import LayerTimes
 from feddst.methods import FedAvgM, PruneFL, Reconfiguration
-from feddst.methods.prunefl import reconfigure
 from feddst.models import initial_model
+from feddst.sparsity.reconfiguration import reconfigure
 
 LOCAL = LocalTraining(epochs=3, batch=8, lr=0.1, momentum=0.9, l2=0.01)
-ORDERS = Settling(rounds=6, every=2, prunable=0.3, times={"0.weight": 2.0, "3.weight": 1.0}, constant=100.0)
+ORDERS = InitialPruning(rounds=6, every=2, prunable=0.3, times={"0.weight": 2.0, "3.weight": 1.0}, constant=100.0)
 JobMaker = Callable[..., Job]
 TrainClient = Callable[[nn.Module, Job], Outcome]
 
@@ -58,7 +57,7 @@ def test_masks_are_chosen_as_the_server_chooses_them() -> None:
     masks, squares = {"w": torch.tensor([[True, True, False, False]])}, Squares()
     squares.add({"w": torch.tensor([[2.0, 1.0, 3.0, 0.0]])})
     squares.add({"w": torch.zeros(1, 4)})
-    found = choose_masks(params, velocity, masks, squares, Settling(1, 1, 0.5, {"w": 1.0}, constant=1.0))
+    found = choose_masks(params, velocity, masks, squares, InitialPruning(1, 1, 0.5, {"w": 1.0}, constant=1.0))
     assert found["w"].tolist() == [[True, False, True, False]]
     assert params["w"].tolist() == [[3, 0, 0, 0]]
     assert velocity["w"].tolist() == [[7, 0, 0, 7]]  # the last was not in the mask, and is not
@@ -69,7 +68,7 @@ def dense(job: Job, module: nn.Module) -> Job:
     """The job on all weights, with masks that keep every one, as PruneFL's first client gets it."""
     params = initial_model(module).params
     masks = {name: torch.ones(params[name].shape, dtype=torch.bool) for name in ORDERS.times}
-    work = ClientWork(LOCAL, report=(Report("kept"),), settle=ORDERS)
+    work = ClientPlan(LOCAL, (ORDERS,))
     return replace(job, broadcast=Broadcast(0, params, masks=masks), work=work)
 
 
@@ -121,7 +120,7 @@ def test_it_goes_no_further_once_it_has_settled(
     one = dense(job(FedAvgM(local=LOCAL)), module)
     still = replace(ORDERS, every=1, prunable=0.0)
     long, short = (
-        train_client(module, replace(one, work=replace(one.work, settle=replace(still, rounds=rounds)))).update
+        train_client(module, replace(one, work=replace(one.work, steps=(replace(still, rounds=rounds),)))).update
         for rounds in (50, 6)
     )
     # Fifty rounds' minibatches are those of six rounds at first.
@@ -135,9 +134,10 @@ def test_the_server_takes_weights_and_masks_over(
     method = PruneFL(local=LOCAL, prunefl=Reconfiguration(every=2, initial_rounds=6, layer_times="equal"))
     state = method.init(initial_model(module), seed=7)
     work = method.work(state, 0)
-    assert work.settle is not None
-    assert (work.settle.rounds, work.settle.every, work.settle.prunable) == (6, 2, 0.3)
-    assert work.report == (Report("kept"),)
+    orders = work.step(InitialPruning)
+    assert orders is not None
+    assert (orders.rounds, orders.every, orders.prunable) == (6, 2, 0.3)
+    assert work.groups == ("kept",)
     update = train_client(
         module, replace(job(FedAvgM(local=LOCAL)), broadcast=method.broadcast(state), work=work)
     ).update

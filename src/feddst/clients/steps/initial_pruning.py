@@ -1,0 +1,115 @@
+"""PruneFL's first stage: one client trains and prunes by itself until its density settles."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from feddst.clients.client import Client, refuse_diverged, train_batch_by_batch
+from feddst.clients.steps.squares import Squares, gather
+from feddst.core import ClientPlan, Masks, Tensors, count_active, minibatches
+from feddst.core.model import LayerTimes
+from feddst.core.step import ClientStep, register_step
+from feddst.errors import WireError
+from feddst.sparsity.reconfiguration import reconfigure
+
+MOST_ROUNDS = 100_000
+
+
+@register_step
+@dataclass(frozen=True)
+class InitialPruning(ClientStep):
+    """PruneFL's first stage, by one client alone and instead of its epochs: rounds of training and pruning.
+
+    A round goes over the client's images once. After every `every` of them it chooses its masks anew, as PruneFL's
+    server would, from the mean squared gradients of all steps since the last time: each weight of a layer costs
+    `times[layer]`, everything else `constant`, and the share `prunable` of a layer's active weights may leave. It ends
+    when the density has changed by at most the share `steady` that many times `in_a_row`, or after `rounds`. What it
+    sends are all weights, zeros where its masks leave them out, and the group `kept`: 1 where they keep a weight, else
+    0, and 1 for what has no mask.
+    """
+
+    name: ClassVar[str] = "initial-pruning"
+
+    rounds: int
+    every: int
+    prunable: float
+    times: Mapping[str, float]
+    constant: float
+    steady: float = 0.1
+    in_a_row: int = 5
+
+    def train(self, client: Client) -> float:
+        """All rounds; returns the last one's mean loss. The masks are again as they were."""
+        job, sent, densities, loss = client.job, client.masks, list[float](), 0.0
+        local, squares = replace(job.work.local, epochs=self.rounds), Squares()
+        rounds = minibatches(len(job.labels), local, *client.draw)
+        for r, batches in enumerate(rounds, 1):
+            total = train_batch_by_batch(client, batches, partial(gather, client, squares))
+            loss = total / len(job.labels)
+            refuse_diverged(loss, r, job.client, job.broadcast.round, local.lr)
+            if r % self.every == 0:
+                client.expose()
+                client.adopt(choose_masks(client.params, client.velocity, client.masks, squares, self))
+                squares = Squares()
+                densities.append(density(client.masks))
+            if settled(densities, self):
+                break
+        client.expose()
+        client.scratch[self.name] = client.masks
+        client.adopt(sent)
+        return loss
+
+    def reports(self, client: Client) -> Mapping[str, Tensors]:
+        chosen = client.scratch.get(self.name, {})
+        return {"kept": {name: _kept(value, chosen.get(name)) for name, value in client.job.broadcast.params.items()}}
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        return ("kept",)
+
+    def check_report(self, group: str, name: str, value: Tensor) -> None:
+        if ((value != 0) & (value != 1)).any():
+            raise WireError(f"{name} of kept holds other numbers than 0 and 1")
+
+    def passes(self, epochs: int) -> int:
+        return self.rounds
+
+    def differentiated(self, plan: ClientPlan, images: int) -> int:
+        return images * self.rounds
+
+    def check(self) -> None:
+        if not (1 <= self.rounds <= MOST_ROUNDS and self.every >= 1 and self.in_a_row >= 1):
+            raise ValueError(f"initial pruning lasts {self.rounds} rounds, with masks every {self.every}")
+
+
+def _kept(value: Tensor, mask: Tensor | None) -> Tensor:
+    return torch.ones(value.shape) if mask is None else mask.float().cpu()
+
+
+def choose_masks(
+    params: dict[str, Tensor], velocity: dict[str, Tensor], masks: Masks, squares: Squares, orders: InitialPruning
+) -> dict[str, Tensor]:
+    """The masks that PruneFL's server would choose; weights and momentum are zeroed where they move."""
+    times = LayerTimes(orders.times, orders.constant)
+    with torch.no_grad():
+        chosen = reconfigure(params, squares.mean(params), masks, times, orders.prunable)
+        for name, mask in chosen.items():
+            for values in (params[name], velocity[name]):
+                values.masked_fill_(mask != masks[name], 0.0)
+    return {**masks, **chosen}
+
+
+def settled(densities: Sequence[float], orders: InitialPruning) -> bool:
+    """Whether the last densities differ little enough, each from the one before it, for long enough."""
+    last = list(pairwise(densities))[-orders.in_a_row :]
+    return len(last) == orders.in_a_row and all(abs(now - then) <= orders.steady * then for then, now in last)
+
+
+def density(masks: Masks) -> float:
+    """Which share of the weights that have masks is active."""
+    return sum(count_active(masks).values()) / sum(mask.numel() for mask in masks.values())

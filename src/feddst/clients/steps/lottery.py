@@ -1,0 +1,126 @@
+"""LotteryFL's clients: each finds its own sparse network before it trains."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from feddst.clients.client import Beginning
+from feddst.clients.task import Job
+from feddst.core import ClientState, Masks, Tensors, count_active, generator, masked
+from feddst.core.step import ClientStep, MaskBounds, register_step
+from feddst.models import load
+from feddst.sparsity import drop_smallest
+
+_MASK = "mask/"
+
+
+@register_step
+@dataclass(frozen=True)
+class LotteryPruning(ClientStep):
+    """A client's own sparse network, found as a lottery ticket before the training of a round.
+
+    The client holds a mask of its own, all ones at first. The share `held_out` of its images is never trained on. If
+    the received weights under its mask get more than `threshold` of those right, each layer drops the share `prune` of
+    its active weights, the smallest, but none below `budgets`, and the rest go back to their initial values.
+    """
+
+    name: ClassVar[str] = "lottery-pruning"
+
+    threshold: float
+    prune: float
+    held_out: float
+    budgets: Mapping[str, int]
+
+    def begin(self, module: nn.Module, begun: Beginning) -> Beginning:
+        trained, masks, weights = _find(module, begun.job, self)
+        job = replace(begun.job, inputs=begun.job.inputs[trained], labels=begun.job.labels[trained])
+        return Beginning(job, masks, weights, trained)
+
+    def keeps(self, masks: Masks) -> Tensors:
+        return kept_masks(masks)
+
+    @property
+    def own_layers(self) -> Sequence[str]:
+        return tuple(self.budgets)
+
+    @property
+    def needs_initial(self) -> bool:
+        return True
+
+    def mask_bounds(self, layer: str, active: int | None) -> MaskBounds | None:
+        return MaskBounds(least=self.budgets[layer]) if layer in self.budgets else None
+
+    def trained_on(self, images: int) -> int:
+        return images - held_out_images(images, self.held_out)
+
+
+def _find(module: nn.Module, job: Job, orders: LotteryPruning) -> tuple[Tensor, dict[str, Tensor], Tensors]:
+    """Which images are trained on, as int64 indices, the client's masks, and the weights it begins with."""
+    shapes = {name: job.broadcast.params[name].shape for name in orders.budgets}
+    masks = own_masks(job.state, shapes, next(iter(job.broadcast.params.values())).device)
+    weights: Tensors = masked(job.broadcast.params, masks)
+    trained, held_out = _divide(job, orders.held_out)
+    surplus = _surplus(masks, orders)
+    if any(surplus.values()):
+        load(module, weights, job.broadcast.buffers)
+        if _accuracy(module, job, held_out) > orders.threshold:
+            masks = {name: drop_smallest(weights[name][None], masks[name][None], n)[0] for name, n in surplus.items()}
+            weights = masked(job.initial, masks)
+    return trained, masks, weights
+
+
+def held_out_images(count: int, share: float) -> int:
+    """How many of a client's images are held out: at least one, but never all."""
+    return min(max(1, round(share * count)), count - 1)
+
+
+def _divide(job: Job, share: float) -> tuple[Tensor, Tensor]:
+    """The images a client trains on and those it holds out, the same in every round."""
+    count = len(job.labels)
+    order = torch.from_numpy(generator(job.seed, "held out", client=job.client).permutation(count))
+    out = held_out_images(count, share)
+    return order[out:].sort().values.to(job.inputs.device), order[:out].to(job.inputs.device)
+
+
+def _surplus(masks: Masks, orders: LotteryPruning) -> dict[str, int]:
+    """How many weights each layer may drop now: the share `prune` of its active ones, but at least one, if it can."""
+    active = count_active(masks)
+    return {name: min(max(1, round(orders.prune * n)), n - orders.budgets[name]) for name, n in active.items()}
+
+
+def _accuracy(module: nn.Module, job: Job, images: Tensor) -> float:
+    """The share of these images that the module gets right; 0 if there are none."""
+    if not len(images):
+        return 0.0
+    module.eval()
+    with torch.no_grad():
+        right = [module(job.inputs[chunk]).argmax(dim=1) == job.labels[chunk] for chunk in torch.split(images, 256)]
+    return float(torch.cat(right).double().mean())
+
+
+def own_masks(
+    kept: ClientState, shapes: Mapping[str, Sequence[int]], device: torch.device | None = None
+) -> dict[str, Tensor]:
+    """The masks that a client holds, all ones where it has none yet."""
+    masks: dict[str, Tensor] = {}
+    for name, shape in shapes.items():
+        bits = kept.tensors.get(_MASK + name)
+        if bits is None:
+            masks[name] = torch.ones(tuple(shape), dtype=torch.bool)
+        else:
+            flags = np.unpackbits(bits.numpy(), count=math.prod(shape), bitorder="little")
+            masks[name] = torch.from_numpy(flags.view(np.bool_)).reshape(tuple(shape))
+    return {name: mask.to(device) for name, mask in masks.items()}
+
+
+def kept_masks(masks: Masks) -> dict[str, Tensor]:
+    """Masks as a client keeps them between rounds, eight weights in a byte."""
+    return {
+        _MASK + name: torch.from_numpy(np.packbits(mask.reshape(-1).numpy(), bitorder="little"))
+        for name, mask in masks.items()
+    }

@@ -1,0 +1,177 @@
+"""A mask readjustment: drop the smallest weights, grow where the gradient is largest.
+
+The functions' tensors are those of M clients side by side, [M, *shape], which hold equally many weights of each layer.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from feddst.clients.client import Client
+from feddst.core import ClientPlan, Masks, Tensors, generator
+from feddst.core.minibatches import Indices
+from feddst.core.step import ClientStep, MaskBounds, register_step
+from feddst.core.tensors import count_kept, positions_in
+from feddst.options import option, validate
+from feddst.sparsity import drop_smallest, grow_from_any, grow_largest
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How a client chooses the connections it grows."""
+
+    rule: Literal["gradient", "random"] = option("gradient", "grow the largest |gradient|, or at random")
+    grow_from: Literal["inactive", "any"] = option(
+        "inactive", "candidates: inactive weights, or (published code) any, zeroing active ones it picks"
+    )
+    images: Literal["all", "last-batch"] = option(
+        "all", "the growth gradient is averaged over all images, or (published code) the last minibatch"
+    )
+    max_images: int = option(1024, "at most this many images enter the growth gradient", at_least=1)
+    weights: Literal["pruned", "unpruned"] = option(
+        "pruned", "the growth gradient is taken after the drop, or (published code) before it"
+    )
+
+
+@register_step
+@dataclass(frozen=True)
+class Readjust(ClientStep):
+    """Drop `drop[layer]` active weights of each layer, then grow back to `budgets[layer]`.
+
+    A straggler that stops before that epoch readjusts after its last one.
+    """
+
+    name: ClassVar[str] = "readjust"
+
+    epoch: int
+    drop: Mapping[str, int]
+    budgets: Mapping[str, int]
+    growth: Growth = Growth()
+
+    def exchange(self, layer: str, active: int) -> tuple[int, int]:
+        """Of a layer that has so many weights, how many leave, and how many enter after that to fill its budget."""
+        if layer not in self.drop:
+            return 0, 0
+        budget = self.budgets[layer]
+        kept = max(0, min(active, budget - self.drop[layer]))
+        return active - kept, budget - kept
+
+    def pauses(self, epochs: int) -> Sequence[int]:
+        return (min(self.epoch, epochs),)
+
+    def after_epoch(self, client: Client, last_batch: Indices) -> None:
+        client.expose()
+        with torch.no_grad():
+            client.adopt(_readjusted(client, self, last_batch))
+
+    def mask_bounds(self, layer: str, active: int | None) -> MaskBounds | None:
+        if active is None:
+            return None
+        leaving, entering = self.exchange(layer, active)
+        most = self.budgets[layer] if layer in self.drop else active
+        least = most if self.growth.grow_from == "inactive" else active - leaving
+        return MaskBounds(least, most, leaving, entering)
+
+    def differentiated(self, plan: ClientPlan, images: int) -> int:
+        if self.growth.rule != "gradient":
+            return 0
+        return min(images, self.growth.max_images if self.growth.images == "all" else plan.local.batch)
+
+    def check(self) -> None:
+        validate(self.growth)
+
+
+def grown_by(client: Client, growth: Growth, last_batch: Indices) -> Indices:
+    """Which of its images a client averages the growth gradient over."""
+    if growth.images == "last-batch":
+        return last_batch
+    return growth_images(len(client.job.labels), growth, *client.draw)
+
+
+def _readjusted(client: Client, orders: Readjust, last_batch: Indices) -> Masks:
+    """The client's new masks; what was dropped or grown is zeroed in it."""
+
+    def scores() -> Tensors:
+        if orders.growth.rule == "random":
+            return _alone(random_scores(client.masks, *client.draw))
+        chosen = torch.from_numpy(grown_by(client, orders.growth, last_batch))
+        with torch.enable_grad():
+            gradient = client.mean_gradient(chosen.to(client.job.inputs.device))
+        return {name: g.abs()[None] for name, g in gradient.items()}
+
+    params = {name: value.detach() for name, value in client.params.items()}
+    masks = readjust(_alone(params), _alone(client.velocity), _alone(client.masks), orders, scores)
+    return {name: mask[0] for name, mask in masks.items()}
+
+
+def _alone(tensors: Tensors) -> Tensors:
+    """One client's tensors as those of one client side by side, in the same memory."""
+    return {name: value[None] for name, value in tensors.items()}
+
+
+def readjust(
+    params: Tensors, velocity: Tensors, masks: Masks, orders: Readjust, scores: Callable[[], Tensors]
+) -> dict[str, Tensor]:
+    """The new masks; weights and momentum are zeroed where a weight was dropped or grown.
+
+    `scores` gives what growth ranks by, for the weights as they are when it is called.
+    """
+    early = scores() if orders.growth.weights == "unpruned" else None
+    kept = drop(params, velocity, masks, orders)
+    return {**masks, **grow(params, velocity, masks, kept, early or scores(), orders)}
+
+
+def drop(params: Tensors, velocity: Tensors, masks: Masks, orders: Readjust) -> dict[str, Tensor]:
+    """What is left of the masks of layers that are to be readjusted; the rest is zeroed."""
+    kept: dict[str, Tensor] = {}
+    for name in orders.drop:
+        leaving, _ = orders.exchange(name, count_kept(masks[name][0]))
+        kept[name] = drop_smallest(params[name], masks[name], leaving)
+    for name, mask in kept.items():
+        _zero(params[name], velocity[name], masks[name] & ~mask)
+    return kept
+
+
+def grow(
+    params: Tensors, velocity: Tensors, masks: Masks, kept: Masks, scores: Tensors, orders: Readjust
+) -> dict[str, Tensor]:
+    """The new masks of these layers, from what was kept of `masks`."""
+    grown: dict[str, Tensor] = {}
+    for name, mask in kept.items():
+        count = orders.budgets[name] - count_kept(mask[0])
+        if orders.growth.grow_from == "any":
+            grown[name], picked = grow_from_any(scores[name], mask, count)
+            _zero(params[name], velocity[name], picked)
+        else:
+            grown[name] = grow_largest(scores[name], mask, count, held=masks[name])
+    return grown
+
+
+def growth_images(images: int, growth: Growth, seed: int, round: int, client: int) -> Indices:
+    """Which of so many images the growth gradient is averaged over, where it is not the last minibatch."""
+    if images <= growth.max_images:
+        return np.arange(images)
+    draws = generator(seed, "growth", round, client)
+    return draws.choice(images, growth.max_images, replace=False).astype(np.int64)
+
+
+def random_scores(masks: Masks, seed: int, round: int, client: int) -> dict[str, Tensor]:
+    """Random numbers to rank one client's weights by, drawn in the order of names; masks: [*shape] each."""
+    draws = generator(seed, "growth", round, client)
+    return {
+        name: torch.from_numpy(draws.random(tuple(mask.shape))).to(mask.device) for name, mask in sorted(masks.items())
+    }
+
+
+def _zero(params: Tensor, velocity: Tensor, where: Tensor) -> None:
+    """Set a layer's weights and their momentum to zero where a mask says so."""
+    for values in (params, velocity):
+        if values.is_contiguous():
+            at = positions_in(where)
+            values.put_(at, values.new_zeros(len(at)))
+        else:
+            values.masked_fill_(where, 0.0)

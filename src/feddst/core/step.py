@@ -1,0 +1,135 @@
+"""What a method adds to clients' local training: a step, which is data, and says how it is carried out."""
+
+from abc import ABC
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from feddst.core.tensors import Masks, Tensors
+
+if TYPE_CHECKING:
+    from feddst.core.plan import ClientPlan
+
+
+@dataclass(frozen=True)
+class MaskBounds:
+    """What may become of a layer's mask on a client: it keeps `least` to `most` weights in the end.
+
+    At most `leaving` of those that were sent are gone then, and at most `entering` are new. None: any number.
+    """
+
+    least: int
+    most: int | None = None
+    leaving: int | None = None
+    entering: int | None = None
+
+
+class ClientStep(ABC):
+    """Something that is done in local training beside the optimizer's steps.
+
+    A subclass is a frozen dataclass with a `name`, made known by `register_step`. Its fields are its data: they cross
+    process boundaries and networks, so they are numbers, texts, and tuples, sets and tables of these.
+
+    What it does is said twice. The hooks carry it out, in the order of a client's round: `begin`, `train`,
+    `before_batch`, `at_gradient`, `after_epoch`, `reports`, `keeps`. Each does nothing unless a step has one of its
+    own. They are given the `Client`, see `feddst.clients.client`. The other methods tell the server what to expect of
+    the answer, and what it costs.
+    """
+
+    name: ClassVar[str]
+
+    # What the hooks are asked for ---------------------------------------------------------------------------------
+
+    def begin(self, module: Any, begun: Any) -> Any:
+        """What the client begins with, a `Beginning`, instead of `begun`; `module` may be overwritten."""
+        return begun
+
+    def train(self, client: Any) -> float | None:
+        """Train instead of the epochs, and return the last mean loss; None leaves the epochs to be trained."""
+        return None
+
+    @property
+    def looks_at_batches(self) -> bool:
+        """Whether `before_batch` is wanted, for which minibatches are trained one by one."""
+        return False
+
+    def before_batch(self, client: Any, batch: NDArray[np.int64]) -> None:
+        """The optimizer is about to step on the images at these indices."""
+
+    def at_gradient(self, gradient: Tensor, theta: Tensor, received: Tensor) -> None:
+        """Add to a parameter's gradient in place, [*shape], given its value now and as it was received."""
+
+    def pauses(self, epochs: int) -> Sequence[int]:
+        """After which of so many epochs `after_epoch` is wanted, counted from 1."""
+        return ()
+
+    def after_epoch(self, client: Any, last_batch: NDArray[np.int64]) -> None:
+        """An epoch is over that `pauses` has named; its last minibatch had the images at these indices."""
+
+    def reports(self, client: Any) -> Mapping[str, Tensors]:
+        """What to send beside the weights, by group: for each of `groups` a tensor for each parameter."""
+        return {}
+
+    def keeps(self, masks: Masks) -> Tensors:
+        """What the client keeps until its next round, given its masks at the end."""
+        return {}
+
+    # What the server expects --------------------------------------------------------------------------------------
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The names of the groups that `reports` gives, each with a tensor of the shape of every parameter."""
+        return ()
+
+    @property
+    def own_layers(self) -> Sequence[str]:
+        """The layers in which a client has a mask of its own, whatever mask it is sent."""
+        return ()
+
+    @property
+    def needs_initial(self) -> bool:
+        """Whether the client needs the weights that the run began with."""
+        return False
+
+    def mask_bounds(self, layer: str, active: int | None) -> MaskBounds | None:
+        """What may become of the mask of a layer that is sent with so many weights, None: without a mask.
+
+        None if the step leaves masks alone.
+        """
+        return None
+
+    def check_report(self, group: str, name: str, value: Tensor) -> None:
+        """Raise `WireError` if a parameter's tensor of one of `groups` has values that no client can have."""
+
+    def trained_on(self, images: int) -> int:
+        """How many of so many images are trained on."""
+        return images
+
+    def passes(self, epochs: int) -> int:
+        """How often the client goes over its images, at most, where its optimizer would so many times."""
+        return epochs
+
+    def differentiated(self, plan: "ClientPlan", images: int) -> int:
+        """How many images a dense gradient is taken over, beside training; second derivatives count twice."""
+        return 0
+
+    def check(self) -> None:
+        """Raise `OptionError` or `ValueError` if the data cannot be carried out: they may come from a network."""
+
+
+K = TypeVar("K", bound=type[ClientStep])
+
+STEPS: dict[str, type[ClientStep]] = {}
+"""Every kind of step, by its name."""
+
+
+def register_step(kind: K) -> K:
+    """Make a kind of step known under its name, as a decorator of its class."""
+    if STEPS.get(kind.name, kind) is not kind:
+        raise ValueError(f"a client step named {kind.name} is registered already: {STEPS[kind.name].__name__}")
+    STEPS[kind.name] = kind
+    return kind
