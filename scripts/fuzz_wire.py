@@ -107,9 +107,9 @@ def _paper_targets() -> Iterator[Target]:
     yield _target(f"{PAPER} dense", model.params, {}, {}, plain)
     for level in (0.8, 0.5):
         state = FedDST(sparsity=Sparsity(level)).init(model, seed=1)
-        work = plain.adding(_orders(state.masks))
-        yield _target(f"{PAPER} {level}", state.params, {}, state.masks, work)
-    yield _target(f"{PAPER} {level} gradient", state.params, {}, state.masks, work.adding(Report("gradient")))
+        plan = plain.adding(_orders(state.masks))
+        yield _target(f"{PAPER} {level}", state.params, {}, state.masks, plan)
+    yield _target(f"{PAPER} {level} gradient", state.params, {}, state.masks, plan.adding(Report("gradient")))
 
 
 def _small_targets() -> Iterator[Target]:
@@ -134,15 +134,15 @@ def _small_targets() -> Iterator[Target]:
     yield _target("odd", half, {"nothing": torch.empty(0)}, odd_masks, plain.adding(_orders(odd_masks)))
 
 
-def _target(name: str, params: Tensors, buffers: Tensors, masks: Masks, work: ClientPlan) -> Target:
+def _target(name: str, params: Tensors, buffers: Tensors, masks: Masks, plan: ClientPlan) -> Target:
     sent = Broadcast(ROUND, masked(params, masks), buffers, masks)
-    asked = Asked(Reference(sent), work, client=3, largest_weight=LARGEST_WEIGHT)
+    asked = Asked(Reference(sent), plan, client=3, largest_weight=LARGEST_WEIGHT)
     answers = tuple(
         encode_update(
-            _answer(asked, moves), asked.reference, work, WireConfig(codec, "float32", style, packing), _draws()
+            _answer(asked, moves), asked.reference, plan, WireConfig(codec, "float32", style, packing), _draws()
         )
         for codec in general_codecs()
-        for moves in ((False, True) if work.step(Readjust) is not None else (False,))
+        for moves in ((False, True) if plan.step(Readjust) is not None else (False,))
         for style in (STYLES if moves else STYLES[:1])
         for packing in (("plain", "deflate") if style == "difference" else ("plain",))
     )
@@ -152,17 +152,17 @@ def _target(name: str, params: Tensors, buffers: Tensors, masks: Masks, work: Cl
 
 
 def _answer(asked: Asked, moves: bool) -> Update:
-    sent, work = asked.reference.broadcast, asked.work
+    sent, plan = asked.reference.broadcast, asked.plan
     masks = _moved(sent.masks, _draws()) if moves else sent.masks
-    params = {name: value + 0.1 for name, value in sent.params.items() if work.train and name not in work.keep}
+    params = {name: value + 0.1 for name, value in sent.params.items() if plan.train and name not in plan.keep}
     return Update(
         client=asked.client,
         round=ROUND,
         weight=WEIGHT,
         params=packed(params, positions_of(masks)),
-        buffers=sent.buffers if work.train else {},
+        buffers=sent.buffers if plan.train else {},
         masks=masks if moves else None,
-        extra={group: {name: value.float() for name, value in sent.params.items()} for group in work.groups},
+        extra={group: {name: value.float() for name, value in sent.params.items()} for group in plan.groups},
     )
 
 
@@ -469,11 +469,11 @@ def fault_of(update: Update, asked: Asked) -> str | None:
 
 
 def _budget_fault(masks: Masks, asked: Asked) -> str | None:
-    orders, sent = asked.work.step(Readjust), asked.reference.broadcast
+    orders, sent = asked.plan.step(Readjust), asked.reference.broadcast
     for name, mask in masks.items():
         kept, held = int(mask.sum()), int(sent.masks[name].sum())
         left, entered = int((sent.masks[name] & ~mask).sum()), int((mask & ~sent.masks[name]).sum())
-        if orders is None or name in asked.work.keep:
+        if orders is None or name in asked.plan.keep:
             allowed = not bool((mask ^ sent.masks[name]).any())
         else:
             short = orders.growth.grow_from == "any"

@@ -128,8 +128,8 @@ class CountingProxy:
         self._thread.join()
         self._loop.close()
 
-    def _do(self, work: Coroutine[Any, Any, None]) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result()
+    def _do(self, plan: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(plan, self._loop).result()
 
     async def _listen(self) -> None:
         self._server = await asyncio.start_server(self._connect, *self._near)

@@ -12,8 +12,8 @@ from benchmarks.gpu.jobs import LOCAL, STEPS, GpuJob
 from benchmarks.gpu.rivals import OneByOne, Rival, SideBySide, grouped_gradients, vmap_gradients
 from feddst.engines.native.chain import read_chain
 from feddst.engines.stacked.flat import Flat
+from feddst.engines.stacked.lockstep import Lockstep
 from feddst.engines.stacked.model_stack import Trainer
-from feddst.engines.stacked.plan import Plan
 from feddst.engines.stacked.slots import Images
 from feddst.engines.stacked.vmapped import VmapTrainer
 
@@ -71,7 +71,7 @@ class Ours:
 
     def steps(self, count: int) -> None:
         lengths = np.full((count, self._job.models), self._job.images, dtype=np.int64)
-        self._trainer.epochs(self._stage, Plan(self._job.index[:count], lengths), LOCAL, 0.0)
+        self._trainer.epochs(self._stage, Lockstep(self._job.index[:count], lengths), LOCAL, 0.0)
 
     def weights(self) -> dict[str, Tensor]:
         return {name: view.clone() for name, view in self._flat.views(self._stage.theta).items()}

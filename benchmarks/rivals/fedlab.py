@@ -78,7 +78,7 @@ def main(path: str, report: str) -> None:
     job, port = read_job(path), free_port()
     context = multiprocessing.get_context("spawn")
     ranks = range(1, job.workers + 1)
-    workers = [context.Process(target=work, args=(path, port, rank), daemon=True) for rank in ranks]
+    workers = [context.Process(target=plan, args=(path, port, rank), daemon=True) for rank in ranks]
     for worker in workers:
         worker.start()
     server = Server(job)
@@ -88,7 +88,7 @@ def main(path: str, report: str) -> None:
     write_report(report, job, server.model, server.seconds[1:])
 
 
-def work(path: str, port: int, rank: int) -> None:
+def plan(path: str, port: int, rank: int) -> None:
     """The life of a process that trains."""
     logging.disable(logging.INFO)
     torch.set_num_threads(1)

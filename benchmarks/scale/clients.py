@@ -28,7 +28,7 @@ class News:
     """What all clients of a round are sent and told."""
 
     payload: bytes
-    work: ClientPlan
+    plan: ClientPlan
     wire: WireConfig
 
 
@@ -56,7 +56,7 @@ class MadeUpClients:
 
     def hear(self, news: News) -> None:
         """A broadcast has come, with orders."""
-        self._work, self._wire = news.work, news.wire
+        self._work, self._wire = news.plan, news.wire
         self._sent = Inbox(self._layout).open(news.payload, self._held)
         self._held = self._sent.bitmap
         draws = generator(self._seed, "made-up changes", self._sent.broadcast.round)

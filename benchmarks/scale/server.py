@@ -109,7 +109,7 @@ class ClientsGrid(InProcessGrid):
         work = [letter for letter in letters if letter.metadata.message_type == WORK]
         if work and not self._told:
             orders, payload = read_work(work[0])
-            self._pipe.send(News(payload, orders.work, orders.wire))
+            self._pipe.send(News(payload, orders.plan, orders.wire))
             self._told = True
         if work:
             self._pipe.send([letter.metadata.dst_node_id - 1 for letter in work])

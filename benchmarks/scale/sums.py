@@ -56,14 +56,14 @@ def measure_sums(case: Case, pipe: Connection) -> SumRow:
     with reproducible():
         assignments = Server(case, pipe).run.open_round()
         first = assignments[0]
-        pipe.send(News(first.parcel.payload, first.work, first.wire))
+        pipe.send(News(first.parcel.payload, first.plan, first.wire))
         pipe.send([one.client for one in assignments])
         payloads = [pipe.recv_bytes() for _ in assignments]
         reference = decode_reference(first.parcel.payload, layout_of(case.module()))
         masks = reference.broadcast.masks
 
         def decode(number: int) -> Update:
-            asked = Asked(reference, first.work, assignments[number].client, IMAGES, first.wire)
+            asked = Asked(reference, first.plan, assignments[number].client, IMAGES, first.wire)
             return decode_update(payloads[number], asked)
 
         whole = SparseSum(masks, reference.positions)
@@ -111,7 +111,7 @@ def same(one: Tensors, other: Tensors) -> bool:
 
 
 def _flower(first: Assignment, payload: bytes) -> FlowerCosts:
-    letter = work_letter(1, first.parcel.payload, Orders("scale", 0, 0, first.work, first.wire), 60.0)
+    letter = work_letter(1, first.parcel.payload, Orders("scale", 0, 0, first.plan, first.wire), 60.0)
     letter.metadata.__dict__["_message_id"] = "letter"
     return flower_costs(letter, reply_letter(letter, Reply(payload, ClientState(), 1.0)))
 

@@ -134,9 +134,9 @@ def _on_digits(alpha: float) -> Exchange:
     module = make_module(lambda: network(config.model, data.input_shape, data.num_classes), seed=0)
     method = FedDST(sparsity=Sparsity(level=LEVEL), readjust=Timetable(alpha=alpha, every=1, decay="constant"))
     state = method.init(initial_model(module), seed=0)
-    sent, work = method.broadcast(state), method.work(state, 0)
-    update = train_client(module, Job(0, 0, sent, work, *federation.client_data(0))).update
-    return Exchange("mnist-cnn", LEVEL, Reference(sent), work, update)
+    sent, plan = method.broadcast(state), method.plan(state, 0)
+    update = train_client(module, Job(0, 0, sent, plan, *federation.client_data(0))).update
+    return Exchange("mnist-cnn", LEVEL, Reference(sent), plan, update)
 
 
 def _whole(sent: Exchange) -> Sets:

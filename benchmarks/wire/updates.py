@@ -38,7 +38,7 @@ class Exchange:
     network: NetworkName
     level: float
     reference: Reference
-    work: ClientPlan
+    plan: ClientPlan
     update: Update
 
     @property
@@ -49,7 +49,7 @@ class Exchange:
     @property
     def asked(self) -> Asked:
         """What the answer is checked against."""
-        return Asked(self.reference, self.work, self.update.client, LARGEST_WEIGHT)
+        return Asked(self.reference, self.plan, self.update.client, LARGEST_WEIGHT)
 
     @property
     def values(self) -> int:
@@ -73,14 +73,14 @@ def exchange(name: NetworkName, level: float, seed: int, alpha: float = 0.0) -> 
         readjust=Timetable(alpha=alpha, every=1, decay="constant"),
     )
     state = method.init(initial_model(module), seed)
-    sent, work = method.broadcast(state), method.work(state, 0)
+    sent, plan = method.broadcast(state), method.plan(state, 0)
     draws = generator(seed, "made-up images")
     job = Job(
         client=0,
         seed=seed,
         broadcast=sent,
-        work=work,
+        plan=plan,
         inputs=torch.from_numpy(draws.standard_normal((IMAGES, *shape), dtype=np.float32)),
         labels=torch.from_numpy(draws.integers(0, classes, IMAGES)),
     )
-    return Exchange(name, level, Reference(sent), work, train_client(module, job).update)
+    return Exchange(name, level, Reference(sent), plan, train_client(module, job).update)

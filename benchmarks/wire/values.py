@@ -126,7 +126,7 @@ def megabytes(values: int) -> float:
 
 def encoded(exchanged: Exchange, wire: WireConfig, draws: np.random.Generator) -> bytes:
     """The update's payload."""
-    return encode_update(exchanged.update, exchanged.reference, exchanged.work, wire, draws)
+    return encode_update(exchanged.update, exchanged.reference, exchanged.plan, wire, draws)
 
 
 def value_section(exchanged: Exchange, codec: str) -> tuple[memoryview, list[int]]:

@@ -55,7 +55,7 @@ def job(dataset: Dataset) -> JobMaker:
         state = ServerState(**{**state.__dict__, "round": round})
         start = client * images
         inputs, labels = dataset.train_images[start : start + images], dataset.train_labels[start : start + images]
-        return Job(client, 7, method.broadcast(state), method.work(state, client), inputs, labels)
+        return Job(client, 7, method.broadcast(state), method.plan(state, client), inputs, labels)
 
     return make
 
@@ -70,7 +70,7 @@ def assignment(job: JobMaker) -> AssignmentMaker:
     def make(method: Method, *, client: int = 0, wire: WireConfig | None = None) -> Assignment:
         one, wire = job(method, client=client), wire or WireConfig()
         parcel = Downlink(one.broadcast, wire, MaskHistory(0), one.seed).parcel_for(client)
-        return Assignment(client, one.seed, parcel, one.work, one.inputs, one.labels, wire=wire)
+        return Assignment(client, one.seed, parcel, one.plan, one.inputs, one.labels, wire=wire)
 
     return make
 

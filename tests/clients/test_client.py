@@ -38,7 +38,7 @@ def by_torch(module: nn.Module, job: Job, mu: float = 0.0) -> dict[str, Tensor]:
     """The same training with torch.optim.SGD, the mask applied after each step."""
     module = copy.deepcopy(module)
     module.load_state_dict(dict(job.broadcast.params))
-    local = job.work.local
+    local = job.plan.local
     trained = [p for p in module.parameters() if p.requires_grad]
     optimizer = torch.optim.SGD(trained, lr=local.lr, momentum=local.momentum, weight_decay=local.l2)
     for batches in minibatches(len(job.labels), local, job.seed, job.broadcast.round, job.client):
@@ -104,7 +104,7 @@ def test_partial_work_is_the_beginning_of_the_whole(
     train_client: TrainClient, module: nn.Sequential, job: JobMaker
 ) -> None:
     full = job(FedProx(local=LOCAL))
-    shortened = replace(full, work=full.work.shortened(2))
+    shortened = replace(full, plan=full.plan.shortened(2))
     two_epochs = job(FedProx(local=replace(LOCAL, epochs=2)))
     results = [train_client(module, one).update.params for one in (shortened, two_epochs, full)]
     assert all(torch.equal(results[0][name], results[1][name]) for name in results[0])
@@ -124,7 +124,7 @@ def test_readjustment_keeps_budgets_and_moves_the_mask(
     one = job(feddst(Growth(rule=rule), after_epoch))  # type: ignore[arg-type]
     update = train_client(module, one).update
     assert update.masks is not None
-    orders = one.work.step(Readjust)
+    orders = one.plan.step(Readjust)
     assert orders is not None
     assert count_active(update.masks) == dict(orders.budgets)
     final = whole(update, one)
@@ -140,9 +140,9 @@ def test_growth_follows_the_task_gradient_at_the_pruned_weights(
 ) -> None:
     """Recomputed independently: train, drop, then differentiate the mean loss over all images."""
     one = job(feddst())
-    orders = one.work.step(Readjust)
+    orders = one.plan.step(Readjust)
     assert orders is not None
-    trained = train_client(copy.deepcopy(module), replace(one, work=replace(one.work, steps=()))).update
+    trained = train_client(copy.deepcopy(module), replace(one, plan=replace(one.plan, steps=()))).update
     pruned = {}
     for name, value in whole(trained, one).items():
         pruned[name] = value.clone()
@@ -172,7 +172,7 @@ def test_published_growth_zeroes_survivors_and_misses_the_budget(
     one = job(feddst(Growth(grow_from="any", images="last-batch", weights="unpruned")))
     update = train_client(module, one).update
     assert update.masks is not None
-    orders = one.work.step(Readjust)
+    orders = one.plan.step(Readjust)
     assert orders is not None
     counts = count_active(update.masks)
     assert all(counts[name] <= budget for name, budget in orders.budgets.items())
@@ -182,7 +182,7 @@ def test_published_growth_zeroes_survivors_and_misses_the_budget(
 def test_gradient_reports_are_the_mean_gradient_at_the_end(
     train_client: TrainClient, module: nn.Sequential, job: JobMaker
 ) -> None:
-    one = replace(job(FedAvgM(local=LOCAL)), work=ClientPlan(LOCAL, (Report("gradient"),), train=False))
+    one = replace(job(FedAvgM(local=LOCAL)), plan=ClientPlan(LOCAL, (Report("gradient"),), train=False))
     update = train_client(module, one).update
     assert not update.params
     torch.autograd.backward(F.cross_entropy(module(one.inputs), one.labels))
@@ -201,11 +201,11 @@ def test_squared_gradients_are_the_mean_over_steps_of_each_minibatchs(train_clie
     module = nn.Sequential(nn.Flatten(), nn.Linear(1, 2, bias=False))
     local = LocalTraining(epochs=1, batch=1, lr=0.5, momentum=0.0, l2=0.0)
     sent = Broadcast(1, {"1.weight": torch.zeros(2, 1)}, masks={"1.weight": torch.ones(2, 1, dtype=torch.bool)})
-    work = ClientPlan(local, (Report("squared-gradient"),))
-    one = Job(0, 7, sent, work, torch.ones(2, 1, 1, 1), torch.zeros(2, dtype=torch.int64))
+    plan = ClientPlan(local, (Report("squared-gradient"),))
+    one = Job(0, 7, sent, plan, torch.ones(2, 1, 1, 1), torch.zeros(2, dtype=torch.int64))
     update = train_client(module, one).update
     torch.testing.assert_close(update.extra["squared-gradient"]["1.weight"], torch.full((2, 1), 0.1962685))
-    plain = train_client(module, replace(one, work=ClientPlan(local))).update
+    plain = train_client(module, replace(one, plan=ClientPlan(local))).update
     assert torch.equal(update.params["1.weight"], plain.params["1.weight"])
 
 
@@ -213,7 +213,7 @@ def test_squared_gradients_of_pruned_weights_are_gathered_too(
     train_client: TrainClient, module: nn.Sequential, job: JobMaker
 ) -> None:
     one = job(RandomMask(local=LOCAL, sparsity=Sparsity(0.7)))
-    found = train_client(module, replace(one, work=one.work.adding(Report("squared-gradient")))).update
+    found = train_client(module, replace(one, plan=one.plan.adding(Report("squared-gradient")))).update
     plain = train_client(module, one).update
     assert all(torch.equal(value, found.params[name]) for name, value in plain.params.items())
     for name, mask in one.broadcast.masks.items():
@@ -228,12 +228,12 @@ def test_kept_parameters_stay_with_the_client(train_client: TrainClient, module:
     plain = job(FedAvgM(local=LOCAL))
     shared = {name: value for name, value in plain.broadcast.params.items() if name not in keep}
     sent = replace(plain.broadcast, params=shared)
-    one = replace(plain, broadcast=sent, work=ClientPlan(LOCAL, keep=keep), initial=plain.broadcast.params)
+    one = replace(plain, broadcast=sent, plan=ClientPlan(LOCAL, keep=keep), initial=plain.broadcast.params)
     first = train_client(module, one)
     assert set(first.state.tensors) == {"0.weight", "0.bias"}
     assert not set(first.update.params) & set(first.state.tensors)
     marked = ClientState({"0.weight": torch.full((3, 1, 3, 3), 0.5), "0.bias": torch.zeros(3)})
-    idle = replace(one, work=replace(one.work, train=False), state=marked)
+    idle = replace(one, plan=replace(one.plan, train=False), state=marked)
     assert torch.equal(train_client(module, idle).state.tensors["0.weight"], marked.tensors["0.weight"])
 
 
@@ -297,8 +297,8 @@ def test_awkward_modules_are_trained_as_torch_trains_them(dataset: Dataset, spar
     params = {name: value.detach().clone() for name, value in module.named_parameters()}
     masks = {"a": torch.arange(256).reshape(4, 64) % 2 == 0} if sparse else {}
     sent = Broadcast(round=1, params=masked(params, masks), masks=masks)
-    work = ClientPlan(LOCAL, (Report("gradient"),))
-    one = Job(0, 7, sent, work, dataset.train_images[:20], dataset.train_labels[:20])
+    plan = ClientPlan(LOCAL, (Report("gradient"),))
+    one = Job(0, 7, sent, plan, dataset.train_images[:20], dataset.train_labels[:20])
     outcome = torch_client.train_client(copy.deepcopy(module), one)
     assert_close(outcome, one, by_torch(module, one))
     assert torch.equal(outcome.update.params["unused"], params["unused"])

@@ -37,8 +37,8 @@ def test_what_does_not_arrive_comes_with_the_next_update(
         reference = Parcels(module).open(given)
         reply = answer(reference, given, lambda job: train_client(module, job))
         assert isinstance(reply, Reply)
-        update = decode_update(reply.payload, Asked(reference, given.work, 0, 1000))
-        row = remainder_of(reference, given.work, update.masks).read(reply.state)
+        update = decode_update(reply.payload, Asked(reference, given.plan, 0, 1000))
+        row = remainder_of(reference, given.plan, update.masks).read(reply.state)
         return update.params, torch.empty(0) if row is None else row.float(), reply.state
 
     own = ClientState({"own": torch.ones(3)})
@@ -64,7 +64,7 @@ def test_an_update_that_no_server_would_take_leaves_what_was_kept(
     given = assignment(METHODS["dense"], wire=TOP)
     reference = Parcels(module).open(given)
     sent = reference.broadcast
-    remainder = remainder_of(reference, given.work)
+    remainder = remainder_of(reference, given.plan)
     count = sum(value.numel() for value in sent.params.values())
     state = remainder.written(ClientState(), torch.ones(count, dtype=torch.bfloat16))
     huge = {name: value + 1e30 for name, value in sent.params.items()}

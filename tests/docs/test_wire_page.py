@@ -89,9 +89,9 @@ def test_the_update_on_the_page() -> None:
         "`w` keeps positions 3, 12, 18, 29 with values 1.5, −0.5, 0.5, 2.5; `b` is 0.5, −0.75; `seen` is 2. "
         "It answers with q2."
     )
-    work = ClientPlan(LocalTraining(), (Readjust(1, {"w": 1}, {"w": 4}),))
+    plan = ClientPlan(LocalTraining(), (Readjust(1, {"w": 1}, {"w": 4}),))
     reference = Reference(example())
-    got = decode_update(payload("update"), Asked(reference, work, client=0, largest_weight=40))
+    got = decode_update(payload("update"), Asked(reference, plan, client=0, largest_weight=40))
     assert (got.round, got.weight) == (1, 40)
     assert got.masks is not None
     assert np.flatnonzero(got.masks["w"]).tolist() == [3, 12, 18, 29]
@@ -100,7 +100,7 @@ def test_the_update_on_the_page() -> None:
         "b": [0.5, -0.75],
     }
     assert got.buffers["seen"].item() == 2
-    again = encode_update(got, reference, work, WireConfig(values="q2"), np.random.default_rng(0))
+    again = encode_update(got, reference, plan, WireConfig(values="q2"), np.random.default_rng(0))
     assert again == payload("update")
 
 
@@ -310,7 +310,7 @@ def test_the_page_alone_suffices_for_the_example() -> None:
 def test_the_page_alone_suffices_for_real_updates(wire: WireConfig, level: float, alpha: float) -> None:
     real = exchange("mnist-cnn", level, seed=1, alpha=alpha)
     sent = real.reference.broadcast
-    data = encode_update(real.update, real.reference, real.work, wire, generator(1, "update rounding"))
+    data = encode_update(real.update, real.reference, real.plan, wire, generator(1, "update rounding"))
     masks, values = plain(data, shapes_of(sent.params), members(sent.masks), buffer_bytes=0)
     new = sent.masks if real.update.masks is None else real.update.masks
     assert masks == members(new)
@@ -337,7 +337,7 @@ def test_a_codec_in_a_few_lines() -> None:
     real = exchange("mnist-cnn", 0.95, seed=1)
     wire = WireConfig(values="mean-sign")
     wire.check()
-    data = encode_update(real.update, real.reference, real.work, wire, generator(1, "update rounding"))
+    data = encode_update(real.update, real.reference, real.plan, wire, generator(1, "update rounding"))
     got = decode_update(data, real.asked)
     assert 8 * len(data) / real.values < 1.1
     before = real.reference.values

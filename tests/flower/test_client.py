@@ -68,33 +68,55 @@ def test_another_seed_is_another_network(worker: Worker, asked: Asked, context: 
     assert worker.carry_out(replace(orders, run="third"), payload, context).payload == first.payload
 
 
-SETTLING = {"rounds": 3, "every": 2, "prunable": 1e9, "times": {}, "constant": -1.0, "steady": 0.1, "in_a_row": 5}
+REPORTING: dict[str, Any] = {"images": "all", "temperature": 1.0, "bound": 1.0, "within": []}
+SETTLING = {
+    "step": "initial-pruning",
+    "rounds": 3,
+    "every": 2,
+    "prunable": 1e9,
+    "times": {},
+    "constant": -1.0,
+    "steady": 0.1,
+    "in_a_row": 5,
+}
 
 
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        ("readjust.after_epoch", -5),
-        ("readjust.after_epoch", 10**12),
-        ("readjust.drop", {"0.weight": -3}),
-        ("readjust.drop", {"0.weight": 10**15}),
-        ("readjust.drop", {"nobody.weight": 1}),
-        ("readjust.drop", {}),
-        ("readjust.budgets", {"0.weight": 10**15}),
-        ("readjust.budgets", {"0.weight": -1, "3.weight": 0}),
-        ("readjust.budgets", {"0.bias": 1}),
-        ("readjust.growth.max_images", -1),
+        ("steps.0.epoch", -5),
+        ("steps.0.epoch", 10**12),
+        ("steps.0.drop", {"0.weight": -3}),
+        ("steps.0.drop", {"0.weight": 10**15}),
+        ("steps.0.drop", {"nobody.weight": 1}),
+        ("steps.0.drop", {}),
+        ("steps.0.budgets", {"0.weight": 10**15}),
+        ("steps.0.budgets", {"0.weight": -1, "3.weight": 0}),
+        ("steps.0.budgets", {"0.bias": 1}),
+        ("steps.0.growth.max_images", -1),
         ("keep", ["nobody.weight"]),
         ("keep", ["0.weight", "0.bias", "3.weight", "3.bias", "5.weight", "5.bias"]),
-        ("report", [{"kind": "sign", "images": "all", "temperature": 0.0, "bound": -1.0, "within": []}] * 3),
-        ("report", [{"kind": "kept", "images": "all", "temperature": 1.0, "bound": 1.0, "within": []}]),
-        ("settle", SETTLING),
-        ("settle", {**SETTLING, "every": 0}),
-        ("settle", {**SETTLING, "prunable": -3.0, "in_a_row": 0}),
-        ("settle", {**SETTLING, "times": {"nobody.weight": 1.0}}),
-        ("proximal", {"mu": -1e300, "gradient": "exact"}),
-        ("ticket", {"threshold": -1.0, "prune": 7.0, "held_out": 5.0, "budgets": {"0.weight": -9}}),
-        ("ticket", {"threshold": 0.0, "prune": 0.5, "held_out": 1.0, "budgets": {}}),
+        ("steps", [{"step": "report", "kind": "sign", **REPORTING, "temperature": 0.0, "bound": -1.0}] * 3),
+        ("steps", [{"step": "report", "kind": "squared-gradient", **REPORTING}] * 2),
+        ("steps", [{"step": "report", "kind": "kept", **REPORTING}]),
+        ("steps", [SETTLING]),
+        ("steps", [{**SETTLING, "every": 0}]),
+        ("steps", [{**SETTLING, "prunable": -3.0, "in_a_row": 0}]),
+        ("steps", [{**SETTLING, "times": {"nobody.weight": 1.0}}]),
+        ("steps", [{"step": "proximal", "mu": -1e300, "gradient": "exact"}]),
+        (
+            "steps",
+            [
+                {
+                    "step": "lottery-pruning",
+                    "threshold": -1.0,
+                    "prune": 7.0,
+                    "held_out": 5.0,
+                    "budgets": {"0.weight": -9},
+                }
+            ],
+        ),
+        ("steps", [{"step": "lottery-pruning", "threshold": 0.0, "prune": 0.5, "held_out": 1.0, "budgets": {}}]),
         ("local.batch", 2**62),
         ("local.lr", 1e300),
     ],
@@ -106,10 +128,10 @@ def test_senseless_orders_do_not_bring_a_client_down(
     """They come from a server that may be anybody's: an error is an answer, and the next orders are carried out."""
     orders, payload = asked
     tree = json.loads(write_orders(orders))
-    node = tree["work"]
+    node: Any = tree["plan"]
     *steps, last = path.split(".")
     for step in steps:
-        node = node[step]
+        node = node[int(step) if isinstance(node, list) else step]
     node[last] = value
     try:
         reply = worker.carry_out(read_orders(json.dumps(tree)), payload, context)

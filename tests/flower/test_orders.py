@@ -49,7 +49,7 @@ report = st.builds(
 )
 step = st.one_of(
     report,
-    st.builds(Readjust, epoch=whole, drop=counts, budgets=counts, growth=growth),
+    st.builds(Readjust, epoch=positive, drop=counts, budgets=counts, growth=growth),
     st.builds(Proximal, mu=st.floats(0, 1e9), gradient=st.sampled_from(["exact", "detached"])),
     st.builds(LotteryPruning, threshold=share, prune=share, held_out=share, budgets=counts),
     st.builds(
@@ -63,7 +63,7 @@ step = st.one_of(
         in_a_row=positive,
     ),
 )
-work = st.builds(
+plan = st.builds(
     ClientPlan,
     local=local,
     steps=st.lists(step, max_size=4).map(tuple),
@@ -79,7 +79,7 @@ wire = st.builds(
     remember=whole,
 )
 any_orders = st.builds(
-    Orders, run=st.from_regex("[0-9a-f]{1,24}", fullmatch=True), client=whole, seed=whole, work=work, wire=wire
+    Orders, run=st.from_regex("[0-9a-f]{1,24}", fullmatch=True), client=whole, seed=whole, plan=plan, wire=wire
 )
 anything = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats() | st.text(max_size=8),
@@ -150,7 +150,7 @@ def test_something_else_in_one_place_is_refused_or_means_what_it_says(path: tupl
     except WireError:
         return
     said = json.loads(changed(path, value))
-    said["work"]["keep"] = sorted(set(said["work"]["keep"]))
+    said["plan"]["keep"] = sorted(set(said["plan"]["keep"]))
     assert json.loads(write_orders(found)) == said
 
 
@@ -169,34 +169,34 @@ def test_noise_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (("work", "local", "lr"), float("nan")),
-        (("work", "local", "lr"), float("inf")),
-        (("work", "local", "lr"), 10**400),
-        (("work", "local", "lr"), "0.1"),
-        (("work", "local", "lr"), True),
-        (("work", "local", "lr"), 0),
-        (("work", "local", "epochs"), 2.0),
-        (("work", "local", "epochs"), True),
-        (("work", "local", "epochs"), 0),
-        (("work", "local", "batch"), -1),
-        (("work", "local", "order"), "backwards"),
-        (("work", "local", "order"), ["shuffled"]),
-        (("work", "local"), None),
-        (("work", "local", "extra"), 1),
-        (("work", "steps"), None),
-        (("work", "steps"), {"step": "report", "kind": "sign"}),
-        (("work", "steps"), [None]),
-        (("work", "steps"), [{"step": "nothing"}]),
-        (("work", "steps"), [{"step": ["report"]}]),
-        (("work", "steps"), [{"mu": 1.0, "gradient": "exact"}]),
-        (("work", "keep"), "a.weight"),
-        (("work", "keep"), [["a.weight"]]),
-        (("work", "keep"), [1]),
-        (("work", "train"), 1),
-        (("work", "steps", 0, "drop"), []),
-        (("work", "steps", 0, "drop"), {"a.weight": 1.5}),
-        (("work", "steps", 0, "growth", "rule"), None),
-        (("work", "steps", 2, "threshold"), None),
+        (("plan", "local", "lr"), float("nan")),
+        (("plan", "local", "lr"), float("inf")),
+        (("plan", "local", "lr"), 10**400),
+        (("plan", "local", "lr"), "0.1"),
+        (("plan", "local", "lr"), True),
+        (("plan", "local", "lr"), 0),
+        (("plan", "local", "epochs"), 2.0),
+        (("plan", "local", "epochs"), True),
+        (("plan", "local", "epochs"), 0),
+        (("plan", "local", "batch"), -1),
+        (("plan", "local", "order"), "backwards"),
+        (("plan", "local", "order"), ["shuffled"]),
+        (("plan", "local"), None),
+        (("plan", "local", "extra"), 1),
+        (("plan", "steps"), None),
+        (("plan", "steps"), {"step": "report", "kind": "sign"}),
+        (("plan", "steps"), [None]),
+        (("plan", "steps"), [{"step": "nothing"}]),
+        (("plan", "steps"), [{"step": ["report"]}]),
+        (("plan", "steps"), [{"mu": 1.0, "gradient": "exact"}]),
+        (("plan", "keep"), "a.weight"),
+        (("plan", "keep"), [["a.weight"]]),
+        (("plan", "keep"), [1]),
+        (("plan", "train"), 1),
+        (("plan", "steps", 0, "drop"), []),
+        (("plan", "steps", 0, "drop"), {"a.weight": 1.5}),
+        (("plan", "steps", 0, "growth", "rule"), None),
+        (("plan", "steps", 2, "threshold"), None),
         (("wire", "values"), "zip"),
         (("wire", "values"), 4),
         (("wire", "remember"), -1),
@@ -228,7 +228,7 @@ def test_nothing_may_be_missing(path: tuple[Any, ...]) -> None:
     if path[-1] == "a.weight":  # a table of layers may have any
         assert read_orders(json.dumps(whole)).run == EXAMPLE.run
         return
-    with pytest.raises(WireError, match="has other entries than|is a step that is not known here"):
+    with pytest.raises(WireError, match=r"has other entries than|is a step that is not known here"):
         read_orders(json.dumps(whole))
 
 

@@ -62,7 +62,7 @@ def network() -> nn.Sequential:
 
 def client(state: ServerState, which: int, images: int) -> Update:
     inputs, labels = torch.ones(images, 2), torch.full((images,), which)
-    job = Job(which, state.seed, METHOD.broadcast(state), METHOD.work(state, which), inputs, labels)
+    job = Job(which, state.seed, METHOD.broadcast(state), METHOD.plan(state, which), inputs, labels)
     return train_client(network(), job).update
 
 
@@ -145,8 +145,8 @@ def test_the_published_code_drops_what_its_distribution_leaves_less(dropped: Any
     method = FedDST(sparsity=Sparsity(0.8, "erk-published"), readjust=table)
     state = replace(method.init(MNIST, seed=0), round=2)
     assert list(state.budgets.values()) == [65, 953, 51204, 143]
-    orders = method.work(state, 0).step(Readjust)
+    orders = method.plan(state, 0).step(Readjust)
     assert orders is not None
     assert list(orders.drop.values()) == expected
     assert orders.budgets == state.budgets
-    assert method.work(replace(state, round=3), 0).step(Readjust) is None
+    assert method.plan(replace(state, round=3), 0).step(Readjust) is None

@@ -144,7 +144,7 @@ def test_momentum_on_the_server_is_not_momentum_on_the_client() -> None:
             state = round_with(method, state, [4, -3, 2, -1], b)
         ends.append(state.params["b"].item())
     assert ends == [2.25, 2.0]
-    assert client.work(client.init(MODEL, 0), 0).local.momentum == 0.5
+    assert client.plan(client.init(MODEL, 0), 0).local.momentum == 0.5
 
 
 def test_any_optimizer_composes_with_any_sparse_method() -> None:

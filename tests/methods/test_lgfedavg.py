@@ -28,7 +28,7 @@ MODEL = InitialModel(
 def test_only_what_is_shared_travels_and_is_averaged() -> None:
     method = LGFedAvg()
     state = method.init(MODEL, seed=0)
-    assert method.work(state, 0).keep == {"a", "norm"}
+    assert method.plan(state, 0).keep == {"a", "norm"}
     sent = method.broadcast(state)
     assert set(sent.params) == {"z"}
     assert set(sent.buffers) == {"seen"}
@@ -43,7 +43,7 @@ def test_only_what_is_shared_travels_and_is_averaged() -> None:
         "z": [[3, 2]],
     }
     assert after.buffers["seen"].tolist() == [7]
-    assert method.work(after, 1).keep == {"a", "norm"}
+    assert method.plan(after, 1).keep == {"a", "norm"}
 
 
 def test_a_clients_own_model_is_its_layers_before_the_shared_ones() -> None:

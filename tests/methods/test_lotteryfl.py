@@ -49,7 +49,7 @@ def test_clients_are_told_to_look_for_a_ticket() -> None:
     state = METHOD.init(MODEL, seed=0)
     assert not state.masks
     assert not METHOD.broadcast(state).masks
-    assert METHOD.work(state, 0).step(LotteryPruning) == LotteryPruning(0.7, 0.3, 0.1, {"w": 2})
+    assert METHOD.plan(state, 0).step(LotteryPruning) == LotteryPruning(0.7, 0.3, 0.1, {"w": 2})
 
 
 def test_a_weight_is_averaged_over_those_who_hold_it_and_stays_where_nobody_does() -> None:
@@ -76,11 +76,11 @@ def test_a_clients_own_model_is_the_servers_under_its_mask() -> None:
 
 def test_a_mask_below_its_budget_or_of_another_layer_is_refused() -> None:
     state = METHOD.init(MODEL, seed=0)
-    reference, work = Reference(METHOD.broadcast(state)), METHOD.work(state, 0)
-    asked = Asked(reference, work, 0, 100)
+    reference, plan = Reference(METHOD.broadcast(state)), METHOD.plan(state, 0)
+    asked = Asked(reference, plan, 0, 100)
 
     def sent(update: Update) -> Update:
-        payload = encode_update(update, reference, work, WireConfig(), generator(0, "test"))
+        payload = encode_update(update, reference, plan, WireConfig(), generator(0, "test"))
         assert len(payload) <= largest_update(asked, WireConfig())
         return decode_update(payload, asked)
 

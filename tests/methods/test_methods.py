@@ -76,14 +76,14 @@ def test_client_momentum_and_server_momentum_are_two_things() -> None:
     assert METHODS["fedavg"].pins == {"local.momentum": 0.0}
     assert METHODS["fedavgm-server"].pins == {"local.momentum": 0.0}
     assert METHODS["fedavgm"].pins == {}
-    assert FedAvgM().work(FedAvgM().init(MODEL, 0), 0).local.momentum == 0.9
+    assert FedAvgM().plan(FedAvgM().init(MODEL, 0), 0).local.momentum == 0.9
 
 
 def test_fedprox_asks_for_the_proximal_term_and_takes_partial_work() -> None:
     method = FedProx(proximal=Proximal(mu=0.3))
-    work = method.work(method.init(MODEL, 0), 0)
-    assert work.step(Proximal) == Proximal(mu=0.3)
-    assert work.shortened(3).local.epochs == 3
+    plan = method.plan(method.init(MODEL, 0), 0)
+    assert plan.step(Proximal) == Proximal(mu=0.3)
+    assert plan.shortened(3).local.epochs == 3
     assert FedProx.accepts_partial
     assert not FedAvgM.accepts_partial
 
@@ -95,7 +95,7 @@ def test_randommask_keeps_the_largest_initial_weights_for_ever() -> None:
     after = aggregate(method, state, answer(state, [[1, 1], [0, 0]], 1.0), answer(state, [[3, 5], [0, 0]], 3.0))
     assert after.params["w"].tolist() == [[2, 3], [0, 0]]
     assert torch.equal(after.masks["w"], state.masks["w"])
-    assert method.work(after, 0).step(Readjust) is None
+    assert method.plan(after, 0).step(Readjust) is None
 
 
 def test_feddst_readjusts_when_the_timetable_says() -> None:
@@ -103,7 +103,7 @@ def test_feddst_readjusts_when_the_timetable_says() -> None:
     state = method.init(MODEL, seed=0)
     orders = {}
     for _ in range(6):
-        orders[state.round] = method.work(state, 0).step(Readjust)
+        orders[state.round] = method.plan(state, 0).step(Readjust)
         state = state.next()
     assert [r for r, order in orders.items() if order is not None] == [2]
     assert orders[2] is not None
@@ -112,9 +112,9 @@ def test_feddst_readjusts_when_the_timetable_says() -> None:
 
 def test_feddst_with_fedprox_is_both() -> None:
     method = FedDSTProx(sparsity=Sparsity(0.5), readjust=Timetable(alpha=0.5, every=1), proximal=Proximal(mu=2.0))
-    work = method.work(method.init(MODEL, 0), 0)
-    assert work.step(Readjust) is not None
-    assert work.step(Proximal) == Proximal(mu=2.0)
+    plan = method.plan(method.init(MODEL, 0), 0)
+    assert plan.step(Readjust) is not None
+    assert plan.step(Proximal) == Proximal(mu=2.0)
     assert FedDSTProx.accepts_partial
 
 

@@ -83,7 +83,7 @@ def slope(function: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
 def reported(method: OneShotPruning, module: nn.Sequential) -> tuple[ServerState, Tensors]:
     """The state before round 0, and what a client reports in it."""
     state = method.init(initial_model(module), seed=0)
-    job = Job(0, 0, method.broadcast(state), method.work(state, 0), IMAGES, LABELS)
+    job = Job(0, 0, method.broadcast(state), method.plan(state, 0), IMAGES, LABELS)
     update = train_client(module, job).update
     assert not update.params
     assert not update.buffers
@@ -279,22 +279,22 @@ def test_round_zero_asks_one_client_for_a_report_and_later_rounds_are_randommask
     sampled = torch.tensor([5, 7, 2]).numpy()
     assert (state.round, dict(state.masks)) == (0, {})
     assert state.params["a"].equal(MODEL.params["a"])
-    work = method.work(state, 5)
-    assert (work.train, work.steps) == (False, (method.asked(state),))
+    plan = method.plan(state, 5)
+    assert (plan.train, plan.steps) == (False, (method.asked(state),))
     assert method.cohort(state, sampled) == [5]
     assert replace(method, oneshot=OneShot(client="first")).cohort(state, sampled) == [0]
     assert method.cohort(state.next(), sampled) == [5, 7, 2]
-    assert method.work(state.next(), 5) == RandomMask(local=LocalTraining(epochs=3)).work(state.next(), 5)
+    assert method.plan(state.next(), 5) == RandomMask(local=LocalTraining(epochs=3)).plan(state.next(), 5)
 
 
 def test_snip_takes_a_minibatch_and_grasp_a_balanced_one_at_temperature_200() -> None:
     assert (SNIP.report.kind, SNIP.report.images, SNIP.report.temperature) == ("gradient", "minibatch", 1)
     assert (GraSP.report.kind, GraSP.report.images, GraSP.report.temperature) == ("hessian-gradient", "balanced", 200)
-    [snip], [grasp] = (kind().work(kind().init(MODEL, seed=0), 5).steps for kind in (SNIP, GraSP))
+    [snip], [grasp] = (kind().plan(kind().init(MODEL, seed=0), 5).steps for kind in (SNIP, GraSP))
     assert snip == SNIP.report
     assert grasp == replace(GraSP.report, within=frozenset({"a", "b"}))
     published = GraSP(oneshot=OneShot(images="minibatches"))
-    assert published.work(published.init(MODEL, seed=0), 5).steps == (replace(grasp, images="minibatches"),)
+    assert published.plan(published.init(MODEL, seed=0), 5).steps == (replace(grasp, images="minibatches"),)
 
 
 # The published comparison

@@ -252,12 +252,12 @@ class Stop(Silent):
 
 def test_gradients_travel_only_for_a_reconfiguration_and_are_paid_for(blobs: Dataset) -> None:
     method = PruneFL(prunefl=Reconfiguration(every=3, initial_rounds=0))
-    orders = [method.work(ServerState(r, 0, {}), 0) for r in range(8)]
-    assert [r for r, work in enumerate(orders) if work.steps] == [0, 3, 6]
+    orders = [method.plan(ServerState(r, 0, {}), 0) for r in range(8)]
+    assert [r for r, plan in enumerate(orders) if plan.steps] == [0, 3, 6]
     assert orders[3].steps == (Report("squared-gradient"),)
     for other in (Reconfiguration(every=3, importance="mean"), Reconfiguration(every=1, variant="published")):
-        assert PruneFL(prunefl=other).work(ServerState(3, 0, {}), 0).steps == (Report("gradient"),)
-    assert all(work.train for work in orders)
+        assert PruneFL(prunefl=other).plan(ServerState(3, 0, {}), 0).steps == (Report("gradient"),)
+    assert all(plan.train for plan in orders)
     rows = run(configured(rounds=5, prunefl__every=3), model=tiny, data=blobs, watcher=Silent()).rows
     n = 36 * 12 + 12 + 12 * 4 + 4
     assert [row.clients for row in rows] == [1, 3, 3, 3, 3, 3]

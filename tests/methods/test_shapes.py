@@ -48,7 +48,7 @@ class Toy(FedAvgM):
         params = {name: value for name, value in sent.params.items() if name not in kept}
         return replace(sent, params=params, masks={name: m for name, m in sent.masks.items() if name in params})
 
-    def work(self, state: ServerState, client: int) -> ClientPlan:
+    def plan(self, state: ServerState, client: int) -> ClientPlan:
         if state.round == 0:
             return ClientPlan(self.local, (Report("gradient"),), train=False)
         return ClientPlan(self.local, keep=HEAD)

@@ -53,7 +53,7 @@ def test_the_server_steps_along_the_majority_and_not_at_all_at_a_tie() -> None:
 def job_of(module: nn.Module, inputs: Tensor, labels: Tensor, *, bound: float = 0.1, client: int = 0) -> Job:
     method = SignSGD(local=EQUAL, sign=Votes(bound=bound))
     state = method.init(initial_model(module), seed=7)
-    return Job(client, 7, method.broadcast(state), method.work(state, client), inputs, labels)
+    return Job(client, 7, method.broadcast(state), method.plan(state, client), inputs, labels)
 
 
 def any_job(client: int = 0) -> Job:

@@ -30,7 +30,7 @@ def round_of(method: Sprout, state: ServerState) -> ServerState:
     values = {n: v[state.masks[n]] * 1.1 if n in state.masks else v for n, v in state.params.items()}
     draws = torch.Generator().manual_seed(state.round)
     for client in range(2):
-        if method.work(state, client).train:
+        if method.plan(state, client).train:
             total.add(Update(client, state.round, 1, values))
         else:
             gradient = {name: torch.randn(value.shape, generator=draws) for name, value in state.params.items()}
@@ -384,12 +384,12 @@ def test_gradients_are_asked_for_before_a_change_alone() -> None:
     ):
         state, asked = method.init(model(), seed=0), []
         for r in range(1, 14):
-            work, before = method.work(state, 0), state
-            assert work.train == (not work.steps)
+            plan, before = method.plan(state, 0), state
+            assert plan.train == (not plan.steps)
             state = round_of(method, state)
             entered = sum(int((mask & ~before.masks[name]).sum()) for name, mask in state.masks.items())
-            assert (entered > 0) == bool(work.steps)
-            asked += [r] if work.steps else []
+            assert (entered > 0) == bool(plan.steps)
+            asked += [r] if plan.steps else []
         assert asked == rounds
 
 

@@ -20,7 +20,7 @@ def test_a_resnet_with_batchnorm_trains_sparsely_even_with_one_image_left_over()
     total = SparseSum(state.masks)
     for client in range(2):
         inputs, labels = torch.randn(9, 3, 8, 8), torch.randint(0, 4, (9,))
-        job = Job(client, 0, method.broadcast(state), method.work(state, client), inputs, labels)
+        job = Job(client, 0, method.broadcast(state), method.plan(state, client), inputs, labels)
         total.add(train_client(module, job).update)
     after = method.aggregate(state, total)
     assert len(after.masks) == 21  # 1 stem + 16 block + 3 shortcut convolutions, and the linear layer

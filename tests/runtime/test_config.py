@@ -90,7 +90,7 @@ def test_methods_say_whether_they_read_gradients() -> None:
     for name in METHODS:
         method = make_method(configured(method=name, prunefl__layer_times="equal", prunefl__every=3))
         begun = method.init(model, 0)
-        asked = [group for r in range(4) for group in method.work(replace(begun, round=r), 0).groups]
+        asked = [group for r in range(4) for group in method.plan(replace(begun, round=r), 0).groups]
         assert method.reads_gradients == any("gradient" in each for each in asked), name
 
 

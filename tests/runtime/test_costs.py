@@ -76,8 +76,8 @@ def test_orders_bound_what_comes_back(accounting: str) -> None:
 
 
 def test_training_flops_by_hand() -> None:
-    costs, work = ledger(), ClientPlan(LocalTraining(epochs=3))
-    costs.charge_training(work, OWN, images=2)
+    costs, plan = ledger(), ClientPlan(LocalTraining(epochs=3))
+    costs.charge_training(plan, OWN, images=2)
     assert (costs.flops_dense, costs.flops_sparse) == (2 * 3 * 600, 2 * 3 * 300)
     readjusting = ClientPlan(LocalTraining(epochs=1), (Readjust(1, {"w": 1}, {"w": 5}, Growth()),))
     costs.charge_training(readjusting, OWN, images=2)

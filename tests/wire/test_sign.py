@@ -55,11 +55,11 @@ def test_bits_after_the_last_vote_are_refused(last: int) -> None:
 
 def test_an_update_of_votes_is_a_header_and_a_bit_a_weight() -> None:
     reference = Reference(Broadcast(3, {"w": torch.zeros(10, 10), "b": torch.zeros(1)}))
-    work, wire = ClientPlan(LocalTraining(), (Report("sign"),), train=False), WireConfig(values="sign")
+    plan, wire = ClientPlan(LocalTraining(), (Report("sign"),), train=False), WireConfig(values="sign")
     signs = torch.where(torch.arange(100) % 3 == 0, 1.0, -1.0).reshape(10, 10)
     update = Update(5, 3, 1, {}, extra={"sign": {"b": torch.ones(1), "w": signs}})
-    payload = encode_update(update, reference, work, wire, generator(0, "test"))
-    asked = Asked(reference, work, 5, largest_weight=1)
+    payload = encode_update(update, reference, plan, wire, generator(0, "test"))
+    asked = Asked(reference, plan, 5, largest_weight=1)
     assert len(payload) == largest_update(asked, wire) == 48 + 13
     found = decode_update(payload, asked)
     assert not found.params

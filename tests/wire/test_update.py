@@ -50,10 +50,10 @@ STYLES = ["difference", "positions", "bitmap"]
 SHAPES: list[tuple[int, ...]] = [(0,), (2, 0), (), (1,), (5,), (3, 7), (2, 3, 3), (70,), (9, 30)]
 
 
-def sent_over(update: Update, reference: Reference, work: ClientPlan, wire: WireConfig) -> Update:
+def sent_over(update: Update, reference: Reference, plan: ClientPlan, wire: WireConfig) -> Update:
     """The update as it arrives."""
-    payload = encode_update(update, reference, work, wire, generator(0, "test"))
-    asked = Asked(reference, work, update.client, update.weight)
+    payload = encode_update(update, reference, plan, wire, generator(0, "test"))
+    asked = Asked(reference, plan, update.client, update.weight)
     assert len(payload) <= largest_update(asked, wire)
     return decode_update(payload, asked)
 
@@ -88,27 +88,27 @@ def exchanges(draw: st.DrawFn) -> Exchange:
     if draw(st.booleans()):
         readjust, masks = _readjusted(draw, draws, held)
     steps = () if readjust is None else (readjust,)
-    work = ClientPlan(
+    plan = ClientPlan(
         LocalTraining(),
         (*steps, *draw(st.sampled_from([(), (Report("gradient"),)]))),
         keep=frozenset(name for name in start if draw(st.integers(0, 5)) == 0),
         train=draw(st.integers(0, 5)) > 0,
     )
-    uploaded = {name: value for name, value in end.items() if work.train and name not in work.keep}
-    moved = any(not torch.equal(masks[name], held[name]) for name in held) and work.train
-    reported = work.groups
+    uploaded = {name: value for name, value in end.items() if plan.train and name not in plan.keep}
+    moved = any(not torch.equal(masks[name], held[name]) for name in held) and plan.train
+    reported = plan.groups
     update = Update(
         client=3,
         round=draw(st.integers(0, 2**32 - 1)),
         weight=draw(st.integers(1, 1000)),
         params=packed(uploaded, positions_of(masks if moved else held)),
         buffers={name: value + value if name != "on" else ~value for name, value in buffers.items()}
-        if work.train
+        if plan.train
         else {},
         masks=masks if moved else None,
         extra={group: {name: _normal(draws, value.shape) for name, value in start.items()} for group in reported},
     )
-    return Reference(Broadcast(update.round, masked(start, held), buffers, held)), work, update
+    return Reference(Broadcast(update.round, masked(start, held), buffers, held)), plan, update
 
 
 def _readjusted(draw: st.DrawFn, draws: np.random.Generator, held: Masks) -> tuple[Readjust, dict[str, Tensor]]:
@@ -171,8 +171,8 @@ every_style = pytest.mark.parametrize(
 @settings(max_examples=12)
 @given(exchange=exchanges())
 def test_an_update_comes_back_in_plain_numbers(exchange: Exchange, codec: str, style: Any, packing: Any) -> None:
-    reference, work, update = exchange
-    found = sent_over(update, reference, work, WireConfig(values=codec, mask=style, packing=packing))
+    reference, plan, update = exchange
+    found = sent_over(update, reference, plan, WireConfig(values=codec, mask=style, packing=packing))
     _assert_all_but_values(found, update, reference)
     params, extra = _expected(exchange, codec)
     assert_same(found.params, params)
@@ -188,8 +188,8 @@ def test_an_update_comes_back_in_plain_numbers(exchange: Exchange, codec: str, s
 def test_a_quantised_update_is_what_was_sent_plus_the_change_within_a_step(
     exchange: Exchange, codec: str, style: Any, packing: Any
 ) -> None:
-    reference, work, update = exchange
-    found = sent_over(update, reference, work, WireConfig(values=codec, mask=style, packing=packing))
+    reference, plan, update = exchange
+    found = sent_over(update, reference, plan, WireConfig(values=codec, mask=style, packing=packing))
     _assert_all_but_values(found, update, reference)
     positions = positions_of(update.masks or reference.broadcast.masks)
     before = packed(reference.broadcast.params, positions)
@@ -213,10 +213,10 @@ def _steps(codec: object, values: Tensor) -> Tensor:
 
 @given(exchange=exchanges())
 def test_an_update_that_changed_nothing_comes_back_unchanged_however_few_bits_it_has(exchange: Exchange) -> None:
-    reference, work, update = exchange
-    work = replace(work, steps=(), train=True, keep=frozenset())
+    reference, plan, update = exchange
+    plan = replace(plan, steps=(), train=True, keep=frozenset())
     update = replace(update, params=reference.values, buffers=reference.broadcast.buffers, masks=None)
-    assert_same(sent_over(update, reference, work, WireConfig(values="q2")).params, reference.values)
+    assert_same(sent_over(update, reference, plan, WireConfig(values="q2")).params, reference.values)
 
 
 # How large an update can be.
@@ -247,11 +247,11 @@ def test_no_readjustment_of_the_papers_network_exceeds_the_bound(
     held = {name: mask & _some(draws, mask.shape, 0.9) if short else mask for name, mask in state.masks.items()}
     masks = {name: readjusted(held[name], state.budgets[name], drop[name], growth, draws) for name in held}
     reference = Reference(Broadcast(1, masked(state.params, held), {}, held))
-    work = ClientPlan(LocalTraining(), (Readjust(1, drop, state.budgets, growth),))
+    plan = ClientPlan(LocalTraining(), (Readjust(1, drop, state.budgets, growth),))
     update = Update(0, 1, 1, packed(state.params, positions_of(masks)), masks=masks)
     wire = WireConfig(values=codec, mask=style)
-    payload = encode_update(update, reference, work, wire, generator(0, "test"))
-    assert len(payload) <= largest_update(Asked(reference, work, 0, 1), wire)
+    payload = encode_update(update, reference, plan, wire, generator(0, "test"))
+    assert len(payload) <= largest_update(Asked(reference, plan, 0, 1), wire)
 
 
 def test_a_client_that_takes_back_half_of_what_it_dropped_does_not_exceed_the_bound() -> None:
@@ -259,18 +259,18 @@ def test_a_client_that_takes_back_half_of_what_it_dropped_does_not_exceed_the_bo
     held = {"w": torch.arange(4000) < 2000}
     moved = {"w": torch.arange(4000) % 2 == 0}
     reference = Reference(Broadcast(7, {"w": torch.zeros(4000)}, {}, held))
-    work = ClientPlan(LocalTraining(), (Readjust(1, {"w": 2000}, {"w": 2000}),))
-    payload = encoded(Update(5, 7, 1, {"w": torch.ones(2000)}, masks=moved), reference, work)
-    bound = largest_update(Asked(reference, work, 5, 600), WireConfig())
+    plan = ClientPlan(LocalTraining(), (Readjust(1, {"w": 2000}, {"w": 2000}),))
+    payload = encoded(Update(5, 7, 1, {"w": torch.ones(2000)}, masks=moved), reference, plan)
+    bound = largest_update(Asked(reference, plan, 5, 600), WireConfig())
     assert len(payload) <= bound <= len(payload) + 20
 
 
 def test_the_bound_is_exact_without_a_readjustment() -> None:
-    work = replace(WORK, steps=())
+    plan = replace(WORK, steps=())
     for codec in general_codecs():
         wire = WireConfig(values=codec)
-        payload = encode_update(replace(UPDATE, masks=None), REFERENCE, work, wire, generator(0, "test"))
-        assert len(payload) == largest_update(Asked(REFERENCE, work, 0, 600), wire)
+        payload = encode_update(replace(UPDATE, masks=None), REFERENCE, plan, wire, generator(0, "test"))
+        assert len(payload) == largest_update(Asked(REFERENCE, plan, 0, 600), wire)
 
 
 # One exchange by hand, and everything that can be wrong with its answer.
@@ -298,8 +298,8 @@ UPDATE = Update(
 ASKED = Asked(REFERENCE, WORK, client=5, largest_weight=600)
 
 
-def encoded(update: Update = UPDATE, reference: Reference = REFERENCE, work: ClientPlan = WORK, **wire: Any) -> bytes:
-    return encode_update(update, reference, work, WireConfig(**wire), generator(0, "test"))
+def encoded(update: Update = UPDATE, reference: Reference = REFERENCE, plan: ClientPlan = WORK, **wire: Any) -> bytes:
+    return encode_update(update, reference, plan, WireConfig(**wire), generator(0, "test"))
 
 
 def rewritten(
@@ -413,7 +413,7 @@ def test_the_same_mask_has_no_section() -> None:
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("orders", [(), (Readjust(1, drop={"b": 1}, budgets={"b": 1}),)])
 def test_a_mask_that_nobody_asked_for_is_refused(style: Any, orders: tuple[Readjust, ...]) -> None:
-    asked = replace(ASKED, work=replace(WORK, steps=orders))
+    asked = replace(ASKED, plan=replace(WORK, steps=orders))
     refused(encoded(mask=style), "w comes with a mask of its own, which nobody asked for", asked)
 
 
@@ -435,7 +435,7 @@ def test_a_mask_off_its_budget_is_refused(style: Any, place: tuple[int, int], va
 @pytest.mark.parametrize(("count", "allowed"), [(7, False), (8, True), (9, True), (10, True), (11, False)])
 def test_published_growth_may_fall_short_of_its_budget_by_what_was_dropped(count: int, allowed: bool) -> None:
     orders = Readjust(1, drop={"w": 2}, budgets={"w": 10}, growth=Growth(grow_from="any"))
-    asked = replace(ASKED, work=replace(WORK, steps=(orders,)))
+    asked = replace(ASKED, plan=replace(WORK, steps=(orders,)))
     held = HELD["w"].reshape(-1).nonzero().reshape(-1).tolist()
     others = (~HELD["w"]).reshape(-1).nonzero().reshape(-1).tolist()
     left = 3 if count < 8 else 2
@@ -453,7 +453,7 @@ def test_published_growth_may_fall_short_of_its_budget_by_what_was_dropped(count
 def test_more_may_not_leave_and_enter_than_was_asked(style: Any, grow_from: Any) -> None:
     """The budget is kept, but two weights are exchanged where one was to be: clients do not choose their masks."""
     orders = Readjust(1, drop={"w": 1}, budgets={"w": 10}, growth=Growth(grow_from=grow_from))
-    asked = replace(ASKED, work=replace(WORK, steps=(orders,)))
+    asked = replace(ASKED, plan=replace(WORK, steps=(orders,)))
     mask = MOVED["w"].clone()
     mask[0, 4], mask[0, 5] = False, True
     update = replace(UPDATE, masks={"w": mask})
@@ -484,10 +484,10 @@ def test_a_layer_whose_mask_is_not_sent_keeps_the_one_it_had() -> None:
     params = {"v": torch.ones(40), "w": torch.ones(40)}
     held = {name: torch.arange(40) < 10 for name in params}
     reference = Reference(Broadcast(7, params, {}, held))
-    work = ClientPlan(LocalTraining(), (Readjust(1, {"v": 1, "w": 1}, {"v": 10, "w": 10}),))
+    plan = ClientPlan(LocalTraining(), (Readjust(1, {"v": 1, "w": 1}, {"v": 10, "w": 10}),))
     moved = {"w": (torch.arange(40) < 11) & (torch.arange(40) > 0)}
     update = Update(5, 7, 1, {name: torch.ones(10) for name in params}, masks=moved)
-    found = decode_update(encoded(update, reference, work), Asked(reference, work, 5, 600))
+    found = decode_update(encoded(update, reference, plan), Asked(reference, plan, 5, 600))
     assert_same(found.masks or {}, {"v": held["v"], "w": moved["w"]})
 
 
@@ -543,11 +543,11 @@ def test_counters_that_cannot_be_averaged_are_refused(count: int) -> None:
 
 @pytest.mark.parametrize("value", NOT_AVERAGED)
 def test_reports_that_cannot_be_averaged_are_refused(value: float) -> None:
-    work = WORK.adding(Report("gradient"))
+    plan = WORK.adding(Report("gradient"))
     gradient = {"w": torch.full((4, 10), value), "b": torch.zeros(2)}
     update = replace(UPDATE, extra={"gradient": gradient})
-    asked = replace(ASKED, work=work)
-    refused(encoded(update, work=work), "w .*holds .*: not a number, or too large to average", asked)
+    asked = replace(ASKED, plan=plan)
+    refused(encoded(update, plan=plan), "w .*holds .*: not a number, or too large to average", asked)
 
 
 SQUARED = WORK.adding(Report("squared-gradient"))
@@ -559,28 +559,28 @@ def squared(values: torch.Tensor) -> Update:
 
 def test_squares_below_zero_are_refused() -> None:
     spoilt = squared(torch.tensor([-1e-30] + [1.0] * 39))
-    asked = replace(ASKED, work=SQUARED)
-    refused(encoded(spoilt, work=SQUARED), "w of squared-gradient holds -1e-30, which cannot be negative", asked)
-    assert decode_update(encoded(squared(torch.ones(40)), work=SQUARED), asked).extra
+    asked = replace(ASKED, plan=SQUARED)
+    refused(encoded(spoilt, plan=SQUARED), "w of squared-gradient holds -1e-30, which cannot be negative", asked)
+    assert decode_update(encoded(squared(torch.ones(40)), plan=SQUARED), asked).extra
 
 
 def test_a_variance_below_zero_is_refused() -> None:
     """BatchNorm would take its root, and every test of the model would be of what is not a number."""
     sent = Broadcast(7, {"w": torch.ones(4)}, {"norm.running_mean": torch.zeros(2), "norm.running_var": torch.ones(2)})
-    reference, work = Reference(sent), ClientPlan(LocalTraining())
-    asked = Asked(reference, work, 5, 600)
+    reference, plan = Reference(sent), ClientPlan(LocalTraining())
+    asked = Asked(reference, plan, 5, 600)
     update = Update(5, 7, 1, sent.params, sent.buffers)
     fine = replace(update, buffers={**sent.buffers, "norm.running_mean": torch.tensor([-2.0, 0.0])})
-    assert decode_update(encoded(fine, reference, work), asked).buffers["norm.running_mean"][0] == -2
+    assert decode_update(encoded(fine, reference, plan), asked).buffers["norm.running_mean"][0] == -2
     spoilt = replace(update, buffers={**sent.buffers, "norm.running_var": torch.tensor([1.0, -1e9])})
-    refused(encoded(spoilt, reference, work), "norm.running_var of buffers holds -1e.09, which cannot be", asked)
+    refused(encoded(spoilt, reference, plan), "norm.running_var of buffers holds -1e.09, which cannot be", asked)
 
 
 @pytest.mark.parametrize(("value", "allowed"), [(0.0, True), (1.0, True), (0.5, False), (-3.0, False)])
 def test_a_report_of_what_is_kept_holds_zeros_and_ones(value: float, allowed: bool) -> None:
-    work = WORK.adding(InitialPruning(rounds=1, every=1, prunable=0.3, times={}, constant=1.0))
+    plan = WORK.adding(InitialPruning(rounds=1, every=1, prunable=0.3, times={}, constant=1.0))
     kept = {"w": torch.full((4, 10), value), "b": torch.ones(2)}
-    payload, asked = encoded(replace(UPDATE, extra={"kept": kept}), work=work), replace(ASKED, work=work)
+    payload, asked = encoded(replace(UPDATE, extra={"kept": kept}), plan=plan), replace(ASKED, plan=plan)
     if allowed:
         assert_same(decode_update(payload, asked).extra["kept"], kept)
     else:
@@ -592,7 +592,7 @@ def test_squares_of_small_gradients_arrive_as_squares(codec: str) -> None:
     """Of gradients 10⁻⁶ … 10⁻⁴: none below zero, and right on average. In float16 all of them would be 0."""
     squares = torch.logspace(-6, -4, 40).square()
     assert not squares.half().any()
-    asked, found = replace(ASKED, work=SQUARED), torch.zeros(40)
+    asked, found = replace(ASKED, plan=SQUARED), torch.zeros(40)
     for seed in range(200):
         draws, update = np.random.default_rng(seed), squared(squares)
         payload = encode_update(update, REFERENCE, SQUARED, WireConfig(values=codec), draws)
@@ -614,17 +614,17 @@ def test_a_change_that_is_too_large_is_refused(codec: str) -> None:
 def test_a_parameter_of_half_precision_that_overflows_is_refused() -> None:
     reference = Reference(Broadcast(7, {"h": torch.zeros(2, dtype=torch.float16)}))
     wide = Reference(Broadcast(7, {"h": torch.zeros(2)}))
-    work = ClientPlan(LocalTraining())
-    payload = encoded(Update(5, 7, 1, {"h": torch.tensor([1.0, 1e5])}), wide, work)
-    sections = split(payload, wide.answer_layout(work), Kind.UPDATE)
-    head = replace(sections.header, fingerprint=reference.answer_layout(work).fingerprint)
-    refused(join(head, b"", b"", bytes(sections.values)), "h .*holds inf", Asked(reference, work, 5, 600))
+    plan = ClientPlan(LocalTraining())
+    payload = encoded(Update(5, 7, 1, {"h": torch.tensor([1.0, 1e5])}), wide, plan)
+    sections = split(payload, wide.answer_layout(plan), Kind.UPDATE)
+    head = replace(sections.header, fingerprint=reference.answer_layout(plan).fingerprint)
+    refused(join(head, b"", b"", bytes(sections.values)), "h .*holds inf", Asked(reference, plan, 5, 600))
 
 
 @pytest.mark.parametrize("weight", [1, 100, 600])
 def test_whatever_is_let_through_can_be_summed(weight: int) -> None:
     most = float(np.nextafter(np.float32(LARGEST_TERM / weight), np.float32(0)))
-    work = WORK.adding(Report("gradient"))
+    plan = WORK.adding(Report("gradient"))
     update = replace(
         UPDATE,
         weight=weight,
@@ -632,7 +632,7 @@ def test_whatever_is_let_through_can_be_summed(weight: int) -> None:
         buffers={"mean": torch.tensor([most]), "seen": torch.tensor(math.ceil(LARGEST_TERM / weight) - 1)},
         extra={"gradient": {"w": torch.full((4, 10), -most), "b": torch.full((2,), most)}},
     )
-    found = decode_update(encoded(update, work=work), replace(ASKED, work=work))
+    found = decode_update(encoded(update, plan=plan), replace(ASKED, plan=plan))
     total = SparseSum(HELD)
     for _ in range(int(ROOM / LARGEST_TERM) - 1):
         total.add(found)
@@ -640,15 +640,15 @@ def test_whatever_is_let_through_can_be_summed(weight: int) -> None:
 
 
 def test_a_client_that_keeps_its_masked_layers_sends_no_mask() -> None:
-    work = replace(WORK, keep=frozenset({"w"}))
+    plan = replace(WORK, keep=frozenset({"w"}))
     update = replace(UPDATE, params={"b": UPDATE.params["b"]})
-    found = decode_update(encoded(update, work=work), replace(ASKED, work=work))
+    found = decode_update(encoded(update, plan=plan), replace(ASKED, plan=plan))
     assert found.masks is None
     assert_same(found.params, update.params)
 
 
 def test_a_parameter_that_stays_with_the_client_cannot_be_sent() -> None:
-    asked = replace(ASKED, work=replace(WORK, keep=frozenset({"b"})))
+    asked = replace(ASKED, plan=replace(WORK, keep=frozenset({"b"})))
     with pytest.raises(WireError, match="for another model"):
         decode_update(encoded(), asked)
 
@@ -674,28 +674,28 @@ def test_a_layer_that_was_not_to_be_readjusted_keeps_its_mask(style: Any) -> Non
     held = {name: torch.arange(40) < 10 for name in params}
     moved = (torch.arange(40) < 11) & (torch.arange(40) > 0)
     reference, wire = Reference(Broadcast(7, params, {}, held)), WireConfig(mask=style)
-    work = ClientPlan(LocalTraining(), (PARTIAL,))
+    plan = ClientPlan(LocalTraining(), (PARTIAL,))
     update = Update(5, 7, 1, {name: torch.ones(10) for name in params}, masks={"v": held["v"], "w": moved})
-    assert_same(sent_over(update, reference, work, wire).masks or {}, {"v": held["v"], "w": moved})
+    assert_same(sent_over(update, reference, plan, wire).masks or {}, {"v": held["v"], "w": moved})
     both = replace(update, masks={"v": moved, "w": moved})
-    payload = encode_update(both, reference, work, wire, generator(0, "test"))
-    refused(payload, "v comes with a mask of its own, which nobody asked for", Asked(reference, work, 5, 600))
+    payload = encode_update(both, reference, plan, wire, generator(0, "test"))
+    refused(payload, "v comes with a mask of its own, which nobody asked for", Asked(reference, plan, 5, 600))
 
 
 @pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64, torch.float8_e5m2, torch.bool, torch.int8])
 def test_buffers_of_any_real_format_travel(dtype: torch.dtype) -> None:
     odd = torch.tensor([0, 1, 1]).to(dtype)
     reference = Reference(Broadcast(7, {"w": torch.ones(2)}, {"odd": odd}))
-    work = ClientPlan(LocalTraining())
+    plan = ClientPlan(LocalTraining())
     update = Update(5, 7, 1, {"w": torch.zeros(2)}, {"odd": odd})
-    found = sent_over(update, reference, work, WireConfig()).buffers["odd"]
+    found = sent_over(update, reference, plan, WireConfig()).buffers["odd"]
     assert found.dtype is dtype
     assert found.double().tolist() == [0, 1, 1]
 
 
 def test_a_difference_to_no_mask_is_refused() -> None:
-    reference, work = Reference(Broadcast(7, {"w": torch.ones(2)})), ClientPlan(LocalTraining())
-    payload = encoded(Update(5, 7, 1, {"w": torch.zeros(2)}), reference, work)
-    sections = split(payload, reference.answer_layout(work), Kind.UPDATE)
+    reference, plan = Reference(Broadcast(7, {"w": torch.ones(2)})), ClientPlan(LocalTraining())
+    payload = encoded(Update(5, 7, 1, {"w": torch.zeros(2)}), reference, plan)
+    sections = split(payload, reference.answer_layout(plan), Kind.UPDATE)
     head = replace(sections.header, mask=MaskCode.DIFFERENCE)
-    refused(join(head, b"", b"", bytes(sections.values)), "the model has none", Asked(reference, work, 5, 600))
+    refused(join(head, b"", b"", bytes(sections.values)), "the model has none", Asked(reference, plan, 5, 600))

@@ -90,21 +90,21 @@ class Beginning:
 
 def beginning(module: nn.Module, job: Job) -> Beginning:
     """The job on the images that are trained on, with the client's masks and weights; `module` may be overwritten."""
-    sent, work = job.broadcast, job.work
-    own = {name: job.state.tensors.get(name, job.initial[name]) for name in sorted(work.keep)}
+    sent, plan = job.broadcast, job.plan
+    own = {name: job.state.tensors.get(name, job.initial[name]) for name in sorted(plan.keep)}
     begun = Beginning(job, sent.masks, {**sent.params, **own} if own else sent.params)
-    for step in work.steps:
+    for step in plan.steps:
         begun = step.begin(module, begun)
     return begun
 
 
 def train(client: Client) -> float:
     """All epochs, with what the steps do in them; returns the last epoch's mean loss."""
-    job, steps = client.job, client.job.work.steps
+    job, steps = client.job, client.job.plan.steps
     for step in steps:
         if (loss := step.train(client)) is not None:
             return loss
-    epochs = minibatches(len(job.labels), job.work.local, *client.draw)
+    epochs = minibatches(len(job.labels), job.plan.local, *client.draw)
     waiting = [(stop, step) for step in steps for stop in step.pauses(len(epochs))]
     done, loss = 0, math.nan
     for stop in sorted({stop for stop, _ in waiting} | {len(epochs)}):
@@ -118,12 +118,12 @@ def train(client: Client) -> float:
 
 def _epochs(client: Client, epochs: Sequence[Sequence[Indices]], done: int) -> float:
     """Some epochs, after so many; returns the last one's mean loss."""
-    job, looking = client.job, [step for step in client.job.work.steps if step.looks_at_batches]
+    job, looking = client.job, [step for step in client.job.plan.steps if step.looks_at_batches]
     show = partial(_show, client, looking)
     sums = [train_batch_by_batch(client, one, show) for one in epochs] if looking else client.epochs(epochs)
     losses = [total / len(job.labels) for total in sums]
     for epoch, loss in enumerate(losses, done + 1):
-        refuse_diverged(loss, epoch, job.client, job.broadcast.round, job.work.local.lr)
+        refuse_diverged(loss, epoch, job.client, job.broadcast.round, job.plan.local.lr)
     return losses[-1]
 
 
@@ -159,8 +159,8 @@ def diverged(name: str, client: int, round: int, lr: float) -> DivergenceError:
 
 def outcome(client: Client, loss: float) -> Outcome:
     """What the client sends back, and what it keeps."""
-    job, work = client.job, client.job.work
-    if work.keep or work.groups:
+    job, plan = client.job, client.job.plan
+    if plan.keep or plan.groups:
         client.expose()
     masks = {name: mask.cpu() for name, mask in client.masks.items()}
     held = job.broadcast.masks
@@ -168,18 +168,18 @@ def outcome(client: Client, loss: float) -> Outcome:
     active = client.final(None if changed else job.positions)
     if not _finite(active.values()):
         name = next(name for name, value in active.items() if not torch.isfinite(value).all())
-        raise diverged(name, job.client, job.broadcast.round, work.local.lr)
+        raise diverged(name, job.client, job.broadcast.round, plan.local.lr)
     update = Update(
         client=job.client,
         round=job.broadcast.round,
-        weight=work.local.weight(len(job.labels)),
-        params={name: value for name, value in active.items() if work.train and name not in work.keep},
-        buffers=client.buffers() if work.train else {},
+        weight=plan.local.weight(len(job.labels)),
+        params={name: value for name, value in active.items() if plan.train and name not in plan.keep},
+        buffers=client.buffers() if plan.train else {},
         masks=masks if changed else None,
-        extra={group: tensors for step in work.steps for group, tensors in step.reports(client).items()},
+        extra={group: tensors for step in plan.steps for group, tensors in step.reports(client).items()},
     )
-    kept = {name: client.params[name].detach().cpu().clone() for name in sorted(work.keep)}
-    for step in work.steps:
+    kept = {name: client.params[name].detach().cpu().clone() for name in sorted(plan.keep)}
+    for step in plan.steps:
         kept |= step.keeps(masks)
     return Outcome(update, replace(job.state, tensors={**job.state.tensors, **kept}), loss)
 

@@ -25,7 +25,7 @@ class Parcels:
 
     def open(self, assignment: Assignment) -> Reference:
         """The broadcast that an assignment brings."""
-        parcel, keep = assignment.parcel, assignment.work.keep
+        parcel, keep = assignment.parcel, assignment.plan.keep
         key = (parcel.payload, id(parcel.held), keep)
         with self._lock:
             if keep not in self._inboxes:
@@ -42,7 +42,7 @@ def answer(reference: Reference, assignment: Assignment, train_client: Callable[
         client=assignment.client,
         seed=assignment.seed,
         broadcast=sent,
-        work=assignment.work,
+        plan=assignment.plan,
         inputs=assignment.inputs,
         labels=assignment.labels,
         state=assignment.state,
@@ -57,7 +57,7 @@ def answer(reference: Reference, assignment: Assignment, train_client: Callable[
     if assignment.wire.feedback:
         payload, state = _encode_with_feedback(outcome, reference, assignment, draws)
         return Reply(payload, state, outcome.loss)
-    payload = encode_update(outcome.update, reference, job.work, assignment.wire, draws)
+    payload = encode_update(outcome.update, reference, job.plan, assignment.wire, draws)
     return Reply(payload, outcome.state, outcome.loss)
 
 
@@ -65,11 +65,11 @@ def _encode_with_feedback(
     outcome: Outcome, reference: Reference, assignment: Assignment, draws: np.random.Generator
 ) -> tuple[bytes, ClientState]:
     """The payload of an update with what was left out of earlier ones, and the state with what is left out of it."""
-    work, remainder = assignment.work, remainder_of(reference, assignment.work, outcome.update.masks)
+    plan, remainder = assignment.plan, remainder_of(reference, assignment.plan, outcome.update.masks)
     update = remainder.added(outcome.update, outcome.state)
-    payload = encode_update(update, reference, work, assignment.wire, draws)
+    payload = encode_update(update, reference, plan, assignment.wire, draws)
     try:
-        arrived = decode_update(payload, Asked(reference, work, update.client, update.weight, assignment.wire))
+        arrived = decode_update(payload, Asked(reference, plan, update.client, update.weight, assignment.wire))
     except WireError:  # nor will the server take it
         return payload, outcome.state
     return payload, remainder.written(outcome.state, remainder.left_out(update, arrived))

@@ -35,18 +35,18 @@ class TorchClient(Client):
 
     def step(self, batch: Tensor) -> Tensor:
         """One SGD step on the images `batch` (int64 indices); returns the loss before it."""
-        work = self.job.work
+        plan = self.job.plan
         loss = F.cross_entropy(self.module(self.job.inputs[batch]), self.job.labels[batch])
         with torch.no_grad():
             for name, g in self._gradients(loss).items():
                 theta = self.params[name]
                 # Never in place: autograd may hand out the same tensor for two parameters.
-                step = torch.add(g, theta, alpha=work.local.l2)
-                for one in work.steps:
+                step = torch.add(g, theta, alpha=plan.local.l2)
+                for one in plan.steps:
                     one.at_gradient(step, theta, self.received[name])
                 if name in self.masks:
                     step.mul_(self.masks[name])
-                theta.sub_(self.velocity[name].mul_(work.local.momentum).add_(step), alpha=work.local.lr)
+                theta.sub_(self.velocity[name].mul_(plan.local.momentum).add_(step), alpha=plan.local.lr)
         return loss.detach()
 
     def mean_gradient(self, images: Tensor, temperature: float = 1.0) -> dict[str, Tensor]:
@@ -102,5 +102,5 @@ def train_client(module: nn.Module, job: Job) -> Outcome:
     cuda = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=cuda), lone_images(module, f"client {job.client}"):
         torch.manual_seed(torch_seed(job.seed, f"torch {job.broadcast.round} {job.client}"))
-        loss = train(client) if job.work.train else 0.0
+        loss = train(client) if job.plan.train else 0.0
     return outcome(client, loss)

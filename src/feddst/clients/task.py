@@ -19,7 +19,7 @@ class Assignment:
     client: int
     seed: int
     parcel: Parcel
-    work: ClientPlan
+    plan: ClientPlan
     inputs: Tensor
     labels: Tensor
     state: ClientState = field(default_factory=ClientState)
@@ -61,7 +61,7 @@ class Job:
     client: int
     seed: int
     broadcast: Broadcast
-    work: ClientPlan
+    plan: ClientPlan
     inputs: Tensor
     labels: Tensor
     state: ClientState = field(default_factory=ClientState)

@@ -26,7 +26,7 @@ class Member:
     """One client of a cohort: its orders, where its images are in the training set, and what it keeps."""
 
     client: int
-    work: ClientPlan
+    plan: ClientPlan
     images: NDArray[np.int64]
     state: ClientState = field(default_factory=ClientState)
 

@@ -126,7 +126,7 @@ def _note(config: RunConfig, saved: Checkpoint, client: int | None) -> str:
     each = _one_each(config)
     if client is not None:
         return f"{each} This is the one of client {client}."
-    untrained = sorted(make_method(config).work(saved.state, 0).keep)
+    untrained = sorted(make_method(config).plan(saved.state, 0).keep)
     rest = (
         f" Its {', '.join(untrained)} are as they were drawn: clients keep theirs to themselves." if untrained else ""
     )

@@ -98,24 +98,24 @@ class Worker:
             raise FlowerError(f"{OTHER_CLIENT} {orders.client}, this is client {client}")
         images = self._images(context)
         bench, memory = self._prepared(orders.seed, images), store.load(orders.run)
-        reference = bench.inbox_for(orders.work.keep).open(payload, memory.held)
+        reference = bench.inbox_for(orders.plan.keep).open(payload, memory.held)
         round = reference.broadcast.round
         reply = self._trained(bench, orders, Parcel(payload, memory.held), images, memory.before(round))
         store.save(orders.run, memory.after(round, reference.bitmap, reply.state))
         return reply
 
     def _trained(self, bench: _Bench, orders: Orders, parcel: Parcel, images: Dataset, kept: ClientState) -> Reply:
-        work = orders.work
+        plan = orders.plan
         assignment = Assignment(
             client=orders.client,
             seed=orders.seed,
             parcel=parcel,
-            work=work,
+            plan=plan,
             inputs=images.inputs(images.train_images),
             labels=images.train_labels,
             state=kept,
             wire=orders.wire,
-            initial=bench.initial if work.needs_initial else {},
+            initial=bench.initial if plan.needs_initial else {},
         )
         assert not isinstance(bench.engine, CohortEngine)
         return replies_of(bench.engine, [assignment])[0]

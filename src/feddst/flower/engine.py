@@ -120,7 +120,7 @@ class FlowerEngine:
                 reason = "it rests after several failures" if node is not None else "no node serves it now"
                 deliver(index, Failure(reason, sent=False))
                 continue
-            orders = Orders(self._run, one.client, one.seed, one.work, one.wire)
+            orders = Orders(self._run, one.client, one.seed, one.plan, one.wire)
             yield index, work_letter(node, one.parcel.payload, orders, LIFE * self._config.deadline)
 
     def expect(self, letter: Message, index: int, client: int) -> None:

@@ -29,7 +29,7 @@ class Orders:
     run: str
     client: int
     seed: int
-    work: ClientPlan
+    plan: ClientPlan
     wire: WireConfig
 
 
@@ -46,8 +46,8 @@ def read_orders(text: str) -> Orders:
         orders = _typed(json.loads(text), Orders, "orders")
         validate(orders.wire)
         orders.wire.check()
-        validate(orders.work.local)
-        for step in orders.work.steps:
+        validate(orders.plan.local)
+        for step in orders.plan.steps:
             step.check()
     except (ValueError, OverflowError, RecursionError, OptionError) as error:
         raise WireError(f"these orders cannot be carried out: {error}") from None

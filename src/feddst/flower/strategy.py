@@ -275,10 +275,10 @@ def name_of(run: Run, module: nn.Module) -> str:
 
 def _check_kept(run: Run, *, other_beginning: bool) -> None:
     """Raise `OptionError` if clients keep something that would not fit what the server does."""
-    config, work = run.config, run.method.work(run.state, 0)
-    if work.needs_initial and other_beginning:
+    config, plan = run.config, run.method.plan(run.state, 0)
+    if plan.needs_initial and other_beginning:
         raise OptionError(f"initial_arrays cannot be given with {config.method}: its clients draw them from the seed")
-    keep = work.needs_initial or keeps_state(config)
+    keep = plan.needs_initial or keeps_state(config)
     if keep and run.directory is not None and config.checkpoint_every != 1:
         which = f"{config.method} and wire.feedback" if config.wire.feedback else config.method
         every = config.checkpoint_every

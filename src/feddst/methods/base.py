@@ -77,7 +77,7 @@ class Method(ABC):
         return [int(client) for client in sampled]
 
     @abstractmethod
-    def work(self, state: ServerState, client: int) -> ClientPlan:
+    def plan(self, state: ServerState, client: int) -> ClientPlan:
         """What this client is asked to do in this round."""
 
     def personal(self, state: ServerState, kept: ClientState) -> Tensors | None:

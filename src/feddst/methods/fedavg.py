@@ -28,7 +28,7 @@ class FedAvg(Method):
     def init(self, model: InitialModel, seed: int) -> ServerState:
         return ServerState(round=1, seed=seed, params=model.params, buffers=model.buffers)
 
-    def work(self, state: ServerState, client: int) -> ClientPlan:
+    def plan(self, state: ServerState, client: int) -> ClientPlan:
         return ClientPlan(self.local)
 
     def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:

@@ -61,13 +61,13 @@ class FedDST(RandomMask):
         known = stacked_in(model) if self.readjust.dropped == "resolved" else {}
         return replace(state, extra={**state.extra, **known})
 
-    def work(self, state: ServerState, client: int) -> ClientPlan:
-        work = super().work(state, client)
+    def plan(self, state: ServerState, client: int) -> ClientPlan:
+        plan = super().plan(state, client)
         drop = self.drops(state)
         if not drop:
-            return work
+            return plan
         after = self.readjust.epoch(self.local.epochs)
-        return work.adding(Readjust(after, drop, state.budgets, self.growth))
+        return plan.adding(Readjust(after, drop, state.budgets, self.growth))
 
     def drops(self, state: ServerState) -> dict[str, int]:
         """How many weights each layer drops in the state's round; empty when there is nothing to drop."""

@@ -23,5 +23,5 @@ class FedProx(FedAvgM):
 
     proximal: Proximal = Proximal()
 
-    def work(self, state: ServerState, client: int) -> ClientPlan:
-        return super().work(state, client).adding(self.proximal)
+    def plan(self, state: ServerState, client: int) -> ClientPlan:
+        return super().plan(state, client).adding(self.proximal)

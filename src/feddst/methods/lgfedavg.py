@@ -69,8 +69,8 @@ class LGFedAvg(FedAvgM):
         shared = {name: value for name, value in state.params.items() if name not in local}
         return Broadcast(state.round, shared, state.buffers)
 
-    def work(self, state: ServerState, client: int) -> ClientPlan:
-        return replace(super().work(state, client), keep=_kept(state))
+    def plan(self, state: ServerState, client: int) -> ClientPlan:
+        return replace(super().plan(state, client), keep=_kept(state))
 
     def step(self, state: ServerState, total: SparseSum) -> tuple[Tensors, Tensors]:
         return {**state.params, **total.mean()}, state.extra

@@ -65,10 +65,10 @@ class LotteryFL(FedAvgM):
         first = {f"initial/{name}": value for name, value in model.params.items()}
         return replace(state, budgets=budgets, extra=first)
 
-    def work(self, state: ServerState, client: int) -> ClientPlan:
+    def plan(self, state: ServerState, client: int) -> ClientPlan:
         lottery = self.lottery
         step = LotteryPruning(lottery.threshold, lottery.prune, lottery.held_out, state.budgets)
-        return super().work(state, client).adding(step)
+        return super().plan(state, client).adding(step)
 
     def step(self, state: ServerState, total: SparseSum) -> tuple[Tensors, Tensors]:
         return total.mean(otherwise=state.params), state.extra

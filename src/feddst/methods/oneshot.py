@@ -100,9 +100,9 @@ class OneShotPruning(RandomMask):
             return super().cohort(state, sampled)
         return [0] if self.oneshot.client == "first" else [int(sampled[0])]
 
-    def work(self, state: ServerState, client: int) -> ClientPlan:
-        work = super().work(state, client)
-        return work if state.round > 0 else replace(work.adding(self.asked(state)), train=False)
+    def plan(self, state: ServerState, client: int) -> ClientPlan:
+        plan = super().plan(state, client)
+        return plan if state.round > 0 else replace(plan.adding(self.asked(state)), train=False)
 
     def asked(self, state: ServerState) -> Report:
         """What a client is asked for in round 0."""

@@ -158,11 +158,11 @@ class PruneFL(FedAvgM):
     def cohort(self, state: ServerState, sampled: np.ndarray[Any, np.dtype[np.int64]]) -> list[int]:
         return super().cohort(state, sampled if state.round > 0 else sampled[:1])
 
-    def work(self, state: ServerState, client: int) -> ClientPlan:
-        work = super().work(state, client)
+    def plan(self, state: ServerState, client: int) -> ClientPlan:
+        plan = super().plan(state, client)
         if self.prunefl.settles(state.round):
-            return work.adding(self.settling(state))
-        return work.adding(self.asked) if self.prunefl.due(state.round) else work
+            return plan.adding(self.settling(state))
+        return plan.adding(self.asked) if self.prunefl.due(state.round) else plan
 
     def settling(self, state: ServerState) -> InitialPruning:
         """The first client's orders."""

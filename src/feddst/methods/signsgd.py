@@ -46,7 +46,7 @@ class SignSGD(FedAvg):
 
     sign: Votes = Votes()
 
-    def work(self, state: ServerState, client: int) -> ClientPlan:
+    def plan(self, state: ServerState, client: int) -> ClientPlan:
         return ClientPlan(self.local, (Report("sign", bound=self.sign.bound),), train=False)
 
     def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:

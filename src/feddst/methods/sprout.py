@@ -133,9 +133,9 @@ class Sprout(RandomMask):
     def reads_gradients(self) -> bool:
         return self.sprout.where == "gradient"
 
-    def work(self, state: ServerState, client: int) -> ClientPlan:
-        work = super().work(state, client)
-        return replace(work.adding(_GRADIENT), train=False) if self.asks(state) else work
+    def plan(self, state: ServerState, client: int) -> ClientPlan:
+        plan = super().plan(state, client)
+        return replace(plan.adding(_GRADIENT), train=False) if self.asks(state) else plan
 
     def asks(self, state: ServerState) -> bool:
         """Whether clients of this round report gradients instead of training, since the mask is to change after it."""

@@ -14,7 +14,7 @@ class Participant:
     """A client of a round; `work` is None for a straggler whose method has no use for partial work."""
 
     client: int
-    work: ClientPlan | None
+    plan: ClientPlan | None
 
 
 def participants(method: Method, state: ServerState, config: CohortConfig, clients: int) -> list[Participant]:
@@ -40,7 +40,7 @@ def _straggling_epochs(state: ServerState, config: CohortConfig, cohort: list[in
 
 
 def _manageable(method: Method, state: ServerState, client: int, managed: int | None) -> ClientPlan | None:
-    work = method.work(state, client)
+    plan = method.plan(state, client)
     if managed is None:
-        return work
-    return work.shortened(managed) if method.accepts_partial else None
+        return plan
+    return plan.shortened(managed) if method.accepts_partial else None

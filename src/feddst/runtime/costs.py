@@ -72,19 +72,19 @@ class Ledger:
     unsettled: dict[str, dict[int, int]] = field(default_factory=lambda: {"upload": {}, "download": {}})
     _priced: tuple[object, tuple[int, int, int]] = (None, (0, 0, 0))
 
-    def upload_price(self, sent: Reference, work: ClientPlan, own: Mapping[str, int] | None) -> int:
+    def upload_price(self, sent: Reference, plan: ClientPlan, own: Mapping[str, int] | None) -> int:
         """The bits of an update; `own` is how many weights the client's masks keep, if it sends some of its own."""
         active = sent.active if own is None else own
         everything = sent.broadcast.params
-        params = {name: value for name, value in everything.items() if work.train and name not in work.keep}
-        extras = len(work.groups) * sum(value.numel() for value in everything.values())
+        params = {name: value for name, value in everything.items() if plan.train and name not in plan.keep}
+        extras = len(plan.groups) * sum(value.numel() for value in everything.values())
         mask = 0 if own is None else self._mask_bits(params, active, down=False)
         return self._value_bits(params, active, self.up_width) + mask + round(self.up_width * extras)
 
-    def upload_bound(self, sent: Reference, work: ClientPlan) -> int:
+    def upload_bound(self, sent: Reference, plan: ClientPlan) -> int:
         """The most bits that a client with these orders can upload."""
-        moves = any(work.mask_bounds(name, sent.active.get(name)) for name in (*sent.active, *work.own_layers))
-        return self.upload_price(sent, work, sent.active if moves else None)
+        moves = any(plan.mask_bounds(name, sent.active.get(name)) for name in (*sent.active, *plan.own_layers))
+        return self.upload_price(sent, plan, sent.active if moves else None)
 
     def download_price(self, sent: Reference) -> int:
         """The bits of one broadcast."""
@@ -100,7 +100,7 @@ class Ledger:
         """A client received the broadcast."""
         self.download_bits += self._owed("download", client, bits)
 
-    def charge_training(self, work: ClientPlan, active: Mapping[str, int], images: int) -> None:
+    def charge_training(self, plan: ClientPlan, active: Mapping[str, int], images: int) -> None:
         """One client trained with so many active weights in its masked layers.
 
         A readjustment or a report adds a gradient that is dense in the weights alone.
@@ -109,9 +109,9 @@ class Ledger:
         if key != self._priced[0]:
             self._priced = (key, self._flops(self._densities(active)))
         dense, sparse, mixed = self._priced[1]
-        passes = images * work.passes
+        passes = images * plan.passes
         self.flops_dense += passes * dense
-        self.flops_sparse += passes * sparse + work.differentiated(images) * mixed
+        self.flops_sparse += passes * sparse + plan.differentiated(images) * mixed
 
     def forward(self, active: Mapping[str, int]) -> Forward:
         """What a forward pass costs with so many active weights in the masked layers."""

@@ -35,7 +35,7 @@ class Reception:
             return False
         if not given.images:  # it was not known when the round began
             given = self.opened.given[place] = replace(given, images=self.federation.num_images(given.client))
-        loss = reply.loss if given.work.train else None
+        loss = reply.loss if given.plan.train else None
         try:
             update = self._read(reply.payload, given)
         except WireError as error:
@@ -59,7 +59,7 @@ class Reception:
             if isinstance(receipt, Failure):
                 self._fail(place, receipt)
                 continue
-            loss, bits = receipt.loss if given.work.train else None, self._price(given, receipt.own)
+            loss, bits = receipt.loss if given.plan.train else None, self._price(given, receipt.own)
             if receipt.refusal:
                 self._refuse(place, receipt.bytes, loss, receipt.state, receipt.refusal, diverged=True)
                 continue
@@ -69,8 +69,8 @@ class Reception:
     def _read(self, payload: bytes, given: Given) -> Update:
         """The update in a payload, added to the round's sum."""
         downlink = self.opened.downlink
-        most = given.work.local.weight(given.trained_on)
-        asked = Asked(downlink.reference, given.work, given.client, most, self.config.wire)
+        most = given.plan.local.weight(given.trained_on)
+        asked = Asked(downlink.reference, given.plan, given.client, most, self.config.wire)
         update = decode_update(payload, asked)
         try:
             self.opened.total.add(downlink.unrounded(update))
@@ -81,9 +81,9 @@ class Reception:
     def _price(self, given: Given, own: Mapping[str, int] | None) -> int:
         """What an update costs by formula: as a rule the same as the one before it."""
         last = self.opened.price
-        if last is None or last[0] != given.work or last[1] != own:
-            bits = self.ledger.upload_price(self.opened.downlink.reference, given.work, own)
-            self.opened.price = last = (given.work, own, bits)
+        if last is None or last[0] != given.plan or last[1] != own:
+            bits = self.ledger.upload_price(self.opened.downlink.reference, given.plan, own)
+            self.opened.price = last = (given.plan, own, bits)
         return last[2]
 
     def _fail(self, place: int, failure: Failure) -> None:
@@ -114,6 +114,6 @@ class Reception:
     def _take(self, place: int, arrival: Arrival, own: Mapping[str, int] | None) -> None:
         """Note what arrived, and what it took to make it; only of a ticket the client trains with masks of its own."""
         given = self.opened.given[place]
-        active = self.opened.downlink.reference.active if own is None or not given.work.own_layers else own
-        self.ledger.charge_training(given.work, active, given.trained_on)
+        active = self.opened.downlink.reference.active if own is None or not given.plan.own_layers else own
+        self.ledger.charge_training(given.plan, active, given.trained_on)
         self.opened.arrivals[place] = arrival

@@ -35,14 +35,14 @@ class Given:
     """
 
     client: int
-    work: ClientPlan
+    plan: ClientPlan
     images: int
     download: tuple[int, int]
 
     @property
     def trained_on(self) -> int:
         """How many images it trains on, or takes its reports over."""
-        return self.work.trained_on(self.images)
+        return self.plan.trained_on(self.images)
 
 
 @dataclass

@@ -207,21 +207,21 @@ class Run:
         assignments: list[Assignment] = []
         opened.download_price = self._ledger.download_price(reference)
         for who in self._participants():
-            if who.work is None and self._strangers:
+            if who.plan is None and self._strangers:
                 continue  # nothing is sent to it
             parcel = opened.downlink.parcel_for(who.client)
             sizes = len(parcel.payload), mask_bytes(parcel.payload)
-            if who.work is None:
+            if who.plan is None:
                 self._book_download(who.client, sizes)
             else:
                 inputs, labels = self.federation.client_data(who.client)
-                kept, initial = self._kept_by(who.client), self._initial(who.work)
+                kept, initial = self._kept_by(who.client), self._initial(who.plan)
                 assignments.append(
                     Assignment(
-                        who.client, self.state.seed, parcel, who.work, inputs, labels, kept, self.config.wire, initial
+                        who.client, self.state.seed, parcel, who.plan, inputs, labels, kept, self.config.wire, initial
                     )
                 )
-                opened.given.append(Given(who.client, who.work, self.federation.num_images(who.client), sizes))
+                opened.given.append(Given(who.client, who.plan, self.federation.num_images(who.client), sizes))
         return assignments
 
     def open_cohort(self) -> Cohort:
@@ -233,13 +233,13 @@ class Run:
         opened.download_price = self._ledger.download_price(opened.downlink.reference)
         for who in self._participants():
             sizes = opened.downlink.sizes_for(who.client, audited=audited)
-            if who.work is None:
+            if who.plan is None:
                 self._book_download(who.client, sizes)
             else:
                 images = self.federation.partition.train[who.client]
-                initial = initial or self._initial(who.work)
-                members.append(Member(who.client, who.work, images, self._kept_by(who.client)))
-                opened.given.append(Given(who.client, who.work, len(images), sizes))
+                initial = initial or self._initial(who.plan)
+                members.append(Member(who.client, who.plan, images, self._kept_by(who.client)))
+                opened.given.append(Given(who.client, who.plan, len(images), sizes))
         downlink = opened.downlink
         return Cohort(
             seed=self.state.seed,
@@ -375,12 +375,12 @@ class Run:
         if not kept.empty:
             self.clients[arrival.client] = kept
 
-    def _initial(self, work: ClientPlan) -> Tensors:
+    def _initial(self, plan: ClientPlan) -> Tensors:
         """The weights that clients begin with where they have none: from the state, so that a resumed run has the same.
 
         A method whose server moves those weights keeps the initial ones as `initial/…` beside them.
         """
-        if not work.needs_initial:
+        if not plan.needs_initial:
             return {}
         return {name: self.state.extra.get(f"initial/{name}", value) for name, value in self.state.params.items()}
 
@@ -415,16 +415,16 @@ class Run:
         last: tuple[ClientPlan, int] | None = None
         total = 0
         for who in self._participants():
-            if who.work is not None:
-                if last is None or last[0] != who.work:
-                    last = who.work, self._upload_bound(reference, who.client, who.work)
+            if who.plan is not None:
+                if last is None or last[0] != who.plan:
+                    last = who.plan, self._upload_bound(reference, who.client, who.plan)
                 total += last[1]
         return total
 
-    def _upload_bound(self, reference: Reference, client: int, work: ClientPlan) -> int:
+    def _upload_bound(self, reference: Reference, client: int, plan: ClientPlan) -> int:
         if self.config.accounting == "measured":
-            return 8 * largest_update(Asked(reference, work, client, LARGEST_WEIGHT), self.config.wire)
-        return self._ledger.upload_bound(reference, work)
+            return 8 * largest_update(Asked(reference, plan, client, LARGEST_WEIGHT), self.config.wire)
+        return self._ledger.upload_bound(reference, plan)
 
     def _uploaded(self) -> int:
         """Bits uploaded so far, as `accounting` counts them."""

@@ -103,7 +103,7 @@ class Remainder:
         return torch.cat(found)
 
 
-def remainder_of(reference: Reference, work: ClientPlan, own: Masks | None = None) -> Remainder:
+def remainder_of(reference: Reference, plan: ClientPlan, own: Masks | None = None) -> Remainder:
     """That of answers to a broadcast, under its masks or a client's own."""
-    layout = Layout(reference.answer_layout(work).params)
+    layout = Layout(reference.answer_layout(plan).params)
     return Remainder(layout, reference.facts.under(layout) if own is None else MaskFacts(own, layout))

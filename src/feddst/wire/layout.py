@@ -93,11 +93,11 @@ def model_layout(params: Tensors, buffers: Tensors) -> Layout:
     return Layout((*_fields("params", params), *_fields("buffers", buffers)))
 
 
-def update_layout(sent: Broadcast, work: ClientPlan) -> Layout:
+def update_layout(sent: Broadcast, plan: ClientPlan) -> Layout:
     """The layout of what a client with these orders sends back."""
-    params = {name: value for name, value in sent.params.items() if work.train and name not in work.keep}
-    model = model_layout(params, sent.buffers if work.train else {})
-    reports = [field for group in work.groups for field in _fields(group, sent.params)]
+    params = {name: value for name, value in sent.params.items() if plan.train and name not in plan.keep}
+    model = model_layout(params, sent.buffers if plan.train else {})
+    reports = [field for group in plan.groups for field in _fields(group, sent.params)]
     return Layout((*model.fields, *reports))
 
 

@@ -101,11 +101,11 @@ class Reference:
             return self.known.layout
         return model_layout(self.broadcast.params, self.broadcast.buffers)
 
-    def answer_layout(self, work: ClientPlan) -> Layout:
+    def answer_layout(self, plan: ClientPlan) -> Layout:
         """The tensors of what a client with these orders sends back."""
-        key = (work.train, work.keep, work.groups)
+        key = (plan.train, plan.keep, plan.groups)
         if key not in self._answers:
-            self._answers[key] = update_layout(self.broadcast, work)
+            self._answers[key] = update_layout(self.broadcast, plan)
         return self._answers[key]
 
     @cached_property

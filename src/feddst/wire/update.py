@@ -47,19 +47,19 @@ class Asked:
     """
 
     reference: Reference
-    work: ClientPlan
+    plan: ClientPlan
     client: int
     largest_weight: int
     wire: WireConfig | None = None
 
     @property
     def layout(self) -> Layout:
-        return self.reference.answer_layout(self.work)
+        return self.reference.answer_layout(self.plan)
 
     def check_masks(self, masks: Masks) -> None:
         """Raise if more weights of a layer left or entered than were to."""
         for layer, (entered, left) in movement(self.reference.broadcast.masks, masks).items():
-            bounds = self.work.mask_bounds(layer, self.reference.active.get(layer))
+            bounds = self.plan.mask_bounds(layer, self.reference.active.get(layer))
             _check_exchange(layer, entered, left, bounds or MaskBounds(0, 0, 0, 0))
 
     def check_change(self, params: Tensors, masks: Masks | None) -> None:
@@ -77,7 +77,7 @@ class Asked:
     def check_count(self, layer: str, count: int) -> None:
         """Raise unless the mask that a client sends may keep so many weights of a layer."""
         active = self.reference.active.get(layer)
-        bounds = self.work.mask_bounds(layer, active)
+        bounds = self.plan.mask_bounds(layer, active)
         if bounds is None:
             why = "comes with a mask, but is dense" if active is None else _UNASKED
             raise WireError(f"{layer} {why}")
@@ -116,10 +116,10 @@ def refuse_far(change: float, most: float) -> None:
 
 
 def encode_update(
-    update: Update, reference: Reference, work: ClientPlan, wire: WireConfig, draws: np.random.Generator
+    update: Update, reference: Reference, plan: ClientPlan, wire: WireConfig, draws: np.random.Generator
 ) -> bytes:
     """The payload that carries an update back to where the broadcast came from."""
-    layout, codec = reference.answer_layout(work), codec_named(wire.values, "wire.values")
+    layout, codec = reference.answer_layout(plan), codec_named(wire.values, "wire.values")
     code, mask = MaskCode.SAME, b""
     if update.masks is not None and any(field.name in update.masks for field in layout.params):
         code, mask = encode_masks(update.masks, layout, wire.mask, reference.broadcast.masks, reference.positions)
@@ -170,7 +170,7 @@ def decode_update(payload: bytes | memoryview, asked: Asked) -> Update:
     named = {f"{name} of {group}": value for group, tensors in groups.items() for name, value in tensors.items()}
     refuse_large(named, LARGEST_TERM / header.weight)
     asked.check_change(groups["params"], masks)
-    _refuse_impossible(groups, asked.work)
+    _refuse_impossible(groups, asked.plan)
     return Update(
         client=asked.client,
         round=header.round,
@@ -185,8 +185,8 @@ def decode_update(payload: bytes | memoryview, asked: Asked) -> Update:
 def largest_update(asked: Asked, wire: WireConfig) -> int:
     """The most bytes that an answer can have."""
     layout, active = asked.layout, asked.reference.active
-    masked = [field for field in layout.params if field.name in active or field.name in asked.work.own_layers]
-    bounds = {field.name: asked.work.mask_bounds(field.name, active.get(field.name)) for field in masked}
+    masked = [field for field in layout.params if field.name in active or field.name in asked.plan.own_layers]
+    bounds = {field.name: asked.plan.mask_bounds(field.name, active.get(field.name)) for field in masked}
     moved = {name: found for name, found in bounds.items() if found is not None}
     most = {name: found.most for name, found in moved.items() if found.most is not None}
     counts = [
@@ -235,12 +235,12 @@ def _groups(
     return groups | {"buffers": read_raw(sections.buffers, layout.buffers)}
 
 
-def _refuse_impossible(groups: Mapping[str, Mapping[str, Tensor]], work: ClientPlan) -> None:
+def _refuse_impossible(groups: Mapping[str, Mapping[str, Tensor]], plan: ClientPlan) -> None:
     """Raise if something holds numbers that it cannot have: a variance below 0, or what a step says of its reports."""
     for name, value in groups["buffers"].items():
         if name.endswith("running_var") and (value < 0).any():
             raise WireError(f"{name} of buffers holds {float(value.min()):g}, which cannot be negative")
-    for step in work.steps:
+    for step in plan.steps:
         for group in step.groups:
             for name, value in groups[group].items():
                 step.check_report(group, name, value)

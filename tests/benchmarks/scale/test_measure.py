@@ -47,7 +47,7 @@ def broadcast(case: Case) -> tuple[News, Reference]:
     run = Run(case.config(), Roster(torch.zeros(1, 1, 28, 28), 10, case.clients), case.module(), strangers=True)
     first = run.open_round()[0]
     payload = first.parcel.payload
-    return News(payload, first.work, first.wire), decode_reference(payload, layout_of(case.module()))
+    return News(payload, first.plan, first.wire), decode_reference(payload, layout_of(case.module()))
 
 
 def clients_of(case: Case, news: News) -> MadeUpClients:
@@ -65,12 +65,12 @@ def test_made_up_updates_are_valid_and_no_two_are_alike(codec: str) -> None:
     assert len(payloads) == case.clients
     masks = []
     for client in range(case.clients):
-        asked = Asked(reference, news.work, client, IMAGES, news.wire)
+        asked = Asked(reference, news.plan, client, IMAGES, news.wire)
         update = decode_update(clients.answer(client), asked)
         assert update.masks is not None
         assert count_active(update.masks) == count_active(reference.broadcast.masks)
         masks.append(update.masks["fc1.weight"])
-    orders = news.work.step(Readjust)
+    orders = news.plan.step(Readjust)
     assert orders is not None
     moved = int((masks[0] & ~reference.broadcast.masks["fc1.weight"]).sum())
     assert moved == orders.drop["fc1.weight"] > 0

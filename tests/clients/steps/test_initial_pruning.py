@@ -68,8 +68,8 @@ def dense(job: Job, module: nn.Module) -> Job:
     """The job on all weights, with masks that keep every one, as PruneFL's first client gets it."""
     params = initial_model(module).params
     masks = {name: torch.ones(params[name].shape, dtype=torch.bool) for name in ORDERS.times}
-    work = ClientPlan(LOCAL, (ORDERS,))
-    return replace(job, broadcast=Broadcast(0, params, masks=masks), work=work)
+    plan = ClientPlan(LOCAL, (ORDERS,))
+    return replace(job, broadcast=Broadcast(0, params, masks=masks), plan=plan)
 
 
 def by_hand(module: nn.Module, job: Job) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
@@ -120,7 +120,7 @@ def test_it_goes_no_further_once_it_has_settled(
     one = dense(job(FedAvgM(local=LOCAL)), module)
     still = replace(ORDERS, every=1, prunable=0.0)
     long, short = (
-        train_client(module, replace(one, work=replace(one.work, steps=(replace(still, rounds=rounds),)))).update
+        train_client(module, replace(one, plan=replace(one.plan, steps=(replace(still, rounds=rounds),)))).update
         for rounds in (50, 6)
     )
     # Fifty rounds' minibatches are those of six rounds at first.
@@ -133,13 +133,13 @@ def test_the_server_takes_weights_and_masks_over(
 ) -> None:
     method = PruneFL(local=LOCAL, prunefl=Reconfiguration(every=2, initial_rounds=6, layer_times="equal"))
     state = method.init(initial_model(module), seed=7)
-    work = method.work(state, 0)
-    orders = work.step(InitialPruning)
+    plan = method.plan(state, 0)
+    orders = plan.step(InitialPruning)
     assert orders is not None
     assert (orders.rounds, orders.every, orders.prunable) == (6, 2, 0.3)
-    assert work.groups == ("kept",)
+    assert plan.groups == ("kept",)
     update = train_client(
-        module, replace(job(FedAvgM(local=LOCAL)), broadcast=method.broadcast(state), work=work)
+        module, replace(job(FedAvgM(local=LOCAL)), broadcast=method.broadcast(state), plan=plan)
     ).update
     total = SparseSum(state.masks)
     total.add(update)
@@ -149,4 +149,4 @@ def test_the_server_takes_weights_and_masks_over(
         assert torch.equal(mask, update.extra["kept"][name] == 1)
         assert not after.params[name][~mask].any()
     assert after.budgets == count_active(after.masks)
-    assert method.work(after, 0) == FedAvgM(local=LOCAL).work(after, 0)
+    assert method.plan(after, 0) == FedAvgM(local=LOCAL).plan(after, 0)

@@ -38,12 +38,12 @@ def one_job(*, held: Tensor | None = None, labels: Tensor | None = None, **chang
     ticket = LotteryPruning(**{"threshold": 0.5, "prune": 0.25, "held_out": 0.2, **changes}, budgets={"weight": 2})
     state = ClientState() if held is None else ClientState(kept_masks({"weight": held}))
     right = torch.arange(10) % 2 if labels is None else labels
-    work = ClientPlan(LOCAL, (ticket,))
-    return Job(0, 7, Broadcast(1, {"weight": THETA}), work, IMAGES, right, state, {"weight": FIRST})
+    plan = ClientPlan(LOCAL, (ticket,))
+    return Job(0, 7, Broadcast(1, {"weight": THETA}), plan, IMAGES, right, state, {"weight": FIRST})
 
 
 def taken(job: Job) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
-    orders = job.work.step(LotteryPruning)
+    orders = job.plan.step(LotteryPruning)
     assert orders is not None
     begun = orders.begin(linear(), Beginning(job, {}, job.broadcast.params))
     assert begun.images is not None
@@ -115,7 +115,7 @@ def test_the_same_images_are_held_out_in_every_round(module: nn.Sequential, job:
     parts = []
     for round in (1, 2):
         one = lottery_job(job, module, round=round)
-        orders = one.work.step(LotteryPruning)
+        orders = one.plan.step(LotteryPruning)
         assert orders is not None
         parts.append(beginning(module, one).job.inputs)
     assert len(parts[0]) == 16
@@ -126,7 +126,7 @@ def test_held_out_images_do_not_touch_the_update(
     train_client: TrainClient, module: nn.Sequential, job: JobMaker
 ) -> None:
     one = lottery_job(job, module)
-    orders = one.work.step(LotteryPruning)
+    orders = one.plan.step(LotteryPruning)
     assert orders is not None
     trained = beginning(module, one).job.inputs
     spoilt = one.inputs.clone()
@@ -145,7 +145,7 @@ def test_a_client_sends_and_keeps_the_mask_that_it_trained_within(
     outcome = train_client(module, one)
     update = outcome.update
     assert update.masks is not None
-    orders = one.work.step(LotteryPruning)
+    orders = one.plan.step(LotteryPruning)
     assert orders is not None
     shapes = {name: mask.shape for name, mask in update.masks.items()}
     kept = own_masks(outcome.state, shapes)

@@ -128,9 +128,9 @@ def isa(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def update_in(reply: Reply, given: Assignment, module: nn.Module) -> Update:
-    params = {name: value for name, value in module.named_parameters() if name not in given.work.keep}
+    params = {name: value for name, value in module.named_parameters() if name not in given.plan.keep}
     sent = decode_broadcast(given.parcel.payload, model_layout(params, {}), given.parcel.held)
-    return decode_update(reply.payload, Asked(Reference(sent), given.work, given.client, 10**6, given.wire))
+    return decode_update(reply.payload, Asked(Reference(sent), given.plan, given.client, 10**6, given.wire))
 
 
 def assert_tensors_near(found: Tensors, expected: Tensors, tolerance: float) -> None:
@@ -206,12 +206,12 @@ def test_every_method_gets_the_replies_that_the_reference_gives(
 ) -> None:
     played = play_beside(config(method=method, **OWN.get(method, {})), module, digits, engines, rounds=3)
     assert all(len(given) >= 1 for given in played)
-    work = [one.work for given in played for one in given]
-    assert any(w.step(Readjust) is not None for w in work) == method.startswith("feddst")
-    assert any(w.step(Proximal) is not None for w in work) == ("prox" in method)
-    assert any(w.step(LotteryPruning) is not None for w in work) == (method == "lotteryfl")
-    assert any(bool(w.keep) for w in work) == (method == "lg-fedavg")
-    reports = {group for w in work for group in w.groups}
+    plan = [one.plan for given in played for one in given]
+    assert any(w.step(Readjust) is not None for w in plan) == method.startswith("feddst")
+    assert any(w.step(Proximal) is not None for w in plan) == ("prox" in method)
+    assert any(w.step(LotteryPruning) is not None for w in plan) == (method == "lotteryfl")
+    assert any(bool(w.keep) for w in plan) == (method == "lg-fedavg")
+    reports = {group for w in plan for group in w.groups}
     assert reports == {
         "snip": {"gradient"},
         "grasp": {"hessian-gradient"},
@@ -232,7 +232,7 @@ def test_stragglers_stop_where_the_reference_stops(
 ) -> None:
     options = config(method="feddst+fedprox", cohort__stragglers=0.7, local__epochs=4, readjust__every=1)
     played = play_beside(options, module, digits, engines, rounds=2)
-    assert {one.work.local.epochs for given in played for one in given} > {4}
+    assert {one.plan.local.epochs for given in played for one in given} > {4}
 
 
 # Every kind of work, one at a time.
@@ -310,7 +310,7 @@ WORKS: dict[str, ClientPlan] = {
 }
 
 
-def one_job(module: nn.Module, data: Dataset, work: ClientPlan, *, sparse: bool) -> Job:
+def one_job(module: nn.Module, data: Dataset, plan: ClientPlan, *, sparse: bool) -> Job:
     params = initial_model(module).params
     draws = torch.Generator().manual_seed(1)
     masks: dict[str, Tensor] = {}
@@ -319,9 +319,9 @@ def one_job(module: nn.Module, data: Dataset, work: ClientPlan, *, sparse: bool)
         mask[torch.randperm(len(mask), generator=draws)[: BUDGETS[name]]] = True
         masks[name] = mask.view(params[name].shape)
     held = masked(params, masks)
-    sent = Broadcast(4, {name: value for name, value in held.items() if name not in work.keep}, masks=masks)
+    sent = Broadcast(4, {name: value for name, value in held.items() if name not in plan.keep}, masks=masks)
     inputs, labels = data.train_images[:33], data.train_labels[:33]
-    return Job(2, 11, sent, work, inputs, labels, initial=params)
+    return Job(2, 11, sent, plan, inputs, labels, initial=params)
 
 
 def assert_outcomes_agree(found: Outcome, expected: Outcome) -> None:
@@ -334,28 +334,28 @@ def assert_outcomes_agree(found: Outcome, expected: Outcome) -> None:
     ("name", "sparse"),
     [
         (name, sparse)
-        for name, work in WORKS.items()
+        for name, plan in WORKS.items()
         for sparse in (False, True)
-        if sparse or (work.step(Readjust) is None and work.step(InitialPruning) is None)
+        if sparse or (plan.step(Readjust) is None and plan.step(InitialPruning) is None)
     ],
 )
 def test_every_kind_of_work_is_done_as_the_reference_does_it(
     name: str, sparse: bool, module: nn.Module, digits: Dataset, native_client: TrainClient
 ) -> None:
-    work = WORKS[name]
-    job = one_job(module, digits, work, sparse=sparse)
+    plan = WORKS[name]
+    job = one_job(module, digits, plan, sparse=sparse)
     expected = torch_client.train_client(copy.deepcopy(module), job)
     assert_outcomes_agree(native_client(module, job), expected)
-    assert (expected.update.masks is not None) == (work.step(Readjust) is not None)
+    assert (expected.update.masks is not None) == (plan.step(Readjust) is not None)
 
 
 @pytest.mark.parametrize("frozen", ["0.weight", "3.weight", "7.bias", "9.weight"])
-@pytest.mark.parametrize("work", ["proximal", "readjusted in between", "two reports"])
+@pytest.mark.parametrize("plan", ["proximal", "readjusted in between", "two reports"])
 def test_frozen_parameters_stay_as_they_are(
-    frozen: str, work: str, module: nn.Module, digits: Dataset, native_client: TrainClient
+    frozen: str, plan: str, module: nn.Module, digits: Dataset, native_client: TrainClient
 ) -> None:
     module.get_parameter(frozen).requires_grad_(False)
-    job = one_job(module, digits, WORKS[work], sparse=True)
+    job = one_job(module, digits, WORKS[plan], sparse=True)
     expected = torch_client.train_client(copy.deepcopy(module), job)
     found = native_client(module, job)
     assert_outcomes_agree(found, expected)
@@ -367,11 +367,11 @@ def test_frozen_parameters_stay_as_they_are(
         assert not tensors[frozen].any()
 
 
-@pytest.mark.parametrize("work", ["readjusted in between", "kept head and reports"])
+@pytest.mark.parametrize("plan", ["readjusted in between", "kept head and reports"])
 def test_the_memory_layout_of_weights_and_images_does_not_matter(
-    work: str, module: nn.Module, digits: Dataset, native_client: TrainClient
+    plan: str, module: nn.Module, digits: Dataset, native_client: TrainClient
 ) -> None:
-    job = one_job(module, digits, WORKS[work], sparse=True)
+    job = one_job(module, digits, WORKS[plan], sparse=True)
 
     def turned(tensors: Tensors) -> dict[str, Tensor]:
         """The same numbers, in memory with the first dimension innermost."""
@@ -436,11 +436,11 @@ def test_what_an_engine_is_given_stays_as_it_was(module: nn.Module, digits: Data
 
 def test_one_client_that_diverges_is_an_error_that_the_engine_survives(module: nn.Module, digits: Dataset) -> None:
     given = mixed_assignments(module, digits)
-    work = replace(given[1].work, local=replace(given[1].work.local, lr=1e30))
+    plan = replace(given[1].plan, local=replace(given[1].plan.local, lr=1e30))
     with closing(native_engine(module, digits, 2)) as engine:
         expected = replies_of(engine, given)
         with pytest.raises(TrainingError, match=f"client {given[1].client} diverged in round 1"):
-            replies_of(engine, [given[0], replace(given[1], work=work), *given[2:]])
+            replies_of(engine, [given[0], replace(given[1], plan=plan), *given[2:]])
         with pytest.raises(WireError, match="refused"):
             engine.train(given, refuse)
         assert_same_bits(replies_of(engine, given), expected)

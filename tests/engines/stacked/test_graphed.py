@@ -14,8 +14,8 @@ from feddst.core import LocalTraining
 from feddst.engines.base import Exam
 from feddst.engines.native.chain import read_chain
 from feddst.engines.stacked.flat import Flat
+from feddst.engines.stacked.lockstep import in_lockstep
 from feddst.engines.stacked.model_stack import Stage, Trainer
-from feddst.engines.stacked.plan import plan
 from feddst.engines.stacked.slots import Images
 from feddst.engines.stacked.vmapped import VmapTrainer
 
@@ -78,7 +78,7 @@ def test_steps_are_those_of_vmap_though_minibatches_are_filled_up(
     trainers: tuple[Flat, GraphTrainer, VmapTrainer], mu: float
 ) -> None:
     flat, ours, theirs = trainers
-    steps = plan(SEQUENCES, LOCAL.batch)
+    steps = in_lockstep(SEQUENCES, LOCAL.batch)
     stages = [begun(ours, flat), begun(theirs, flat)]
     losses = [ours.epochs(stages[0], steps, LOCAL, mu), theirs.epochs(stages[1], steps, LOCAL, mu)]
     there = torch.from_numpy(steps.lengths > 0)
@@ -142,7 +142,7 @@ def test_a_recipe_is_recorded_once(trainers: tuple[Flat, GraphTrainer, VmapTrain
     stage = begun(ours, flat)
     sequences = [np.arange(8)[None]] * MODELS
     for local in (LOCAL, LOCAL, replace(LOCAL, lr=0.1)):
-        ours.epochs(stage, plan(sequences, 8), local, 0.0)
+        ours.epochs(stage, in_lockstep(sequences, 8), local, 0.0)
     recipes = [recipe for models, recipe in ours._steps if models == MODELS and recipe.mu == 0 and recipe.images == 8]
     assert len({(recipe.models, recipe.lr) for recipe in recipes}) == len(recipes)
     assert {recipe.lr for recipe in recipes} == {0.05, 0.1}

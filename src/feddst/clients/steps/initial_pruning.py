@@ -46,7 +46,7 @@ class InitialPruning(ClientStep):
     def train(self, client: Client) -> float:
         """All rounds; returns the last one's mean loss. The masks are again as they were."""
         job, sent, densities, loss = client.job, client.masks, list[float](), 0.0
-        local, squares = replace(job.work.local, epochs=self.rounds), Squares()
+        local, squares = replace(job.plan.local, epochs=self.rounds), Squares()
         rounds = minibatches(len(job.labels), local, *client.draw)
         for r, batches in enumerate(rounds, 1):
             total = train_batch_by_batch(client, batches, partial(gather, client, squares))

@@ -82,6 +82,8 @@ class Readjust(ClientStep):
         return min(images, self.growth.max_images if self.growth.images == "all" else plan.local.batch)
 
     def check(self) -> None:
+        if self.epoch < 1:
+            raise ValueError(f"readjust.epoch must be at least 1, got {self.epoch}")
         validate(self.growth)
 
 

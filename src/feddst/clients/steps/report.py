@@ -87,7 +87,7 @@ def _tensors(client: Client, report: Report) -> Tensors:
         return squares.mean(job.broadcast.params)
     batches = [
         torch.from_numpy(batch).to(job.inputs.device)
-        for batch in reported_batches(job.labels.cpu().numpy(), report, job.work.local, *client.draw)
+        for batch in reported_batches(job.labels.cpu().numpy(), report, job.plan.local, *client.draw)
     ]
     if report.kind == "hessian-gradient":
         return hessian_gradient(client, batches, report)

@@ -66,7 +66,7 @@ class NativeClient(Client):
         if self.exposed or self.outdated:
             self.expose()
             self._return()
-        local, batches = self.job.work.local, [batch for epoch in epochs for batch in epoch]
+        local, batches = self.job.plan.local, [batch for epoch in epochs for batch in epoch]
         # One call for them all: each would wait for Python's lock when it comes back.
         losses = iter(
             self.bench.session.train(
@@ -176,7 +176,7 @@ class NativeClient(Client):
 
     def _pull(self) -> float:
         """The strength of the proximal term."""
-        proximal = self.job.work.step(Proximal)
+        proximal = self.job.plan.step(Proximal)
         return 0.0 if proximal is None else proximal.pull
 
 
@@ -194,5 +194,5 @@ def train_client(bench: Workbench, job: Job) -> Outcome:
         received=begun.weights,
     )
     client.begin(weights)
-    loss = train(client) if job.work.train else 0.0
+    loss = train(client) if job.plan.train else 0.0
     return outcome(client, loss)

@@ -26,9 +26,9 @@ class Team:
         When one fails no other is begun, and nothing more is delivered.
         """
         share = _Share(tasks, deliver)
-        helpers = [self._helpers.submit(share.work) for _ in range(min(self._helping, len(tasks) - 1))]
+        helpers = [self._helpers.submit(share.plan) for _ in range(min(self._helping, len(tasks) - 1))]
         try:
-            share.work()
+            share.plan()
             for helper in helpers:
                 helper.result()
         except BaseException:
@@ -52,7 +52,7 @@ class _Share(Generic[T]):
         self._abandoned = False
         self._delivering = threading.Lock()
 
-    def work(self) -> None:
+    def plan(self) -> None:
         """Do tasks until there are none left."""
         while self._open:
             try:

@@ -26,14 +26,14 @@ def audit(share: Share, stacks: Sequence[Stack], receipts: Sequence[Receipt]) ->
     for row, seat, receipt in zip(share.rows, share.seats, receipts, strict=True):
         draws = generator(seat.seed, "update rounding", *seat.draw[1:])
         sent = _update(share, row, receipt)
-        payload = encode_update(sent, reference, seat.work, wire, draws)
+        payload = encode_update(sent, reference, seat.plan, wire, draws)
         sizes = len(payload), mask_bytes(payload)
         counted = receipt.bytes if wire.packing == "plain" else len(payload), receipt.mask_bytes
         if sizes != counted:
             raise AuditError(f"an update of client {seat.client} was counted as {counted} bytes and has {sizes}")
-        update = decode_update(payload, Asked(reference, seat.work, seat.client, receipt.weight, wire))
+        update = decode_update(payload, Asked(reference, seat.plan, seat.client, receipt.weight, wire))
         if wire.feedback:
-            _check_kept(remainder_of(reference, seat.work, sent.masks), sent, update, receipt.state)
+            _check_kept(remainder_of(reference, seat.plan, sent.masks), sent, update, receipt.state)
         sums.add(_corrected(share, update, reference))
         written.append(replace(receipt, bytes=len(payload)))
     _compare(share, stacks, sums)

@@ -73,18 +73,18 @@ def _own(
     seat: Seat, row: int, stage: Stage, flat: Flat, module: nn.Module, images: Images, mask_rows: MaskRows
 ) -> Seat:
     """What a client begins with that is not the broadcast's."""
-    work = seat.work
-    if work.keep:
-        kept = {name: seat.state.tensors.get(name, seat.initial[name]) for name in sorted(work.keep)}
+    plan = seat.plan
+    if plan.keep:
+        kept = {name: seat.state.tensors.get(name, seat.initial[name]) for name in sorted(plan.keep)}
         flat.fill(stage.theta[row], kept)
-    if not work.own_layers:
+    if not plan.own_layers:
         return seat
     at = torch.from_numpy(seat.images).to(stage.theta.device)
     job = Job(
         seat.client,
         seat.seed,
         seat.broadcast,
-        work,
+        plan,
         images.inputs[at],
         images.labels[at],
         seat.state,

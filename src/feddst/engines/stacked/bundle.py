@@ -60,7 +60,7 @@ class Bundle:
 
     def received(self) -> Tensor:
         """What each of them was sent of what it sends, [R, n]."""
-        if not self.seats[0].work.own_layers:
+        if not self.seats[0].plan.own_layers:
             return self.of(self.stage.received)
         sent = self.stage.received.new_zeros(len(self.members), self.columns.flat.width)
         for row, seat in zip(sent, self.seats, strict=True):

@@ -16,8 +16,8 @@ from feddst.engines.base import Exam
 from feddst.engines.native.chain import Chain
 from feddst.engines.stacked.chain import ChainGradients, Descent
 from feddst.engines.stacked.flat import Flat
+from feddst.engines.stacked.lockstep import Lockstep
 from feddst.engines.stacked.model_stack import Stage, Trainer
-from feddst.engines.stacked.plan import Plan
 from feddst.engines.stacked.slots import Images
 
 EIGHT = 8
@@ -100,14 +100,14 @@ class GraphTrainer:
         for kept in (self._steps, self._gradients, self._slopes, self._stages):
             kept.clear()
 
-    def epochs(self, stage: Stage, plan: Plan, local: LocalTraining, mu: float) -> Tensor:
-        widest = _eights(plan.index.shape[2])
-        index = torch.from_numpy(np.pad(plan.index, ((0, 0), (0, 0), (0, widest - plan.index.shape[2]))))
-        index, lengths = index.to(self._device), torch.from_numpy(plan.lengths).to(self._device)
+    def epochs(self, stage: Stage, steps: Lockstep, local: LocalTraining, mu: float) -> Tensor:
+        widest = _eights(steps.index.shape[2])
+        index = torch.from_numpy(np.pad(steps.index, ((0, 0), (0, 0), (0, widest - steps.index.shape[2]))))
+        index, lengths = index.to(self._device), torch.from_numpy(steps.lengths).to(self._device)
         share = _shares(lengths, widest)
         awake = (lengths > 0).to(torch.uint8)
-        losses = torch.zeros(plan.lengths.shape, device=self._device)
-        for step, counts in enumerate(plan.lengths):
+        losses = torch.zeros(steps.lengths.shape, device=self._device)
+        for step, counts in enumerate(steps.lengths):
             models, images = _enough(counts, len(stage.theta)), _eights(int(counts.max()))
             recipe = Recipe(models, images, local.lr, local.momentum, local.l2, mu)
             one = self._step(stage, recipe)

@@ -10,7 +10,7 @@ from torch import Tensor
 from feddst.core import LocalTraining
 from feddst.core.minibatches import Indices
 from feddst.engines.stacked.flat import Flat
-from feddst.engines.stacked.plan import Plan
+from feddst.engines.stacked.lockstep import Lockstep
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Trainer(Protocol):
         """Room for so many models, which may be the same as before, with whatever is in it."""
         ...
 
-    def epochs(self, stage: Stage, plan: Plan, local: LocalTraining, mu: float) -> Tensor:
+    def epochs(self, stage: Stage, steps: Lockstep, local: LocalTraining, mu: float) -> Tensor:
         """SGD steps as planned; returns the mean loss of each model before each step, [steps, models].
 
         `mu` is the strength of the proximal term.

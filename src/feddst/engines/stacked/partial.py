@@ -144,7 +144,7 @@ def _weights_of(share: Share, arrived: Tensor, weights: Sequence[int]) -> Stack:
     theta = share.of(arrived)
     correct(share, theta)
     own = any(share.trained.changed[row] for row in share.rows)
-    if not own and not share.seats[0].work.own_layers and share.cohort.reference.active:
+    if not own and not share.seats[0].plan.own_layers and share.cohort.reference.active:
         return Stack(theta[:, share.sent], weights, _kept_places(share))
     places: dict[Key, Place] = {}
     for field in share.layout.params:
@@ -179,7 +179,7 @@ def _refused(share: Share, stacks: Sequence[Stack], arrived: Arrived) -> dict[in
             }
             try:
                 refuse_large(named, limit)
-                asked = Asked(share.cohort.reference.on_cpu(), seat.work, seat.client, _weight(seat), share.cohort.wire)
+                asked = Asked(share.cohort.reference.on_cpu(), seat.plan, seat.client, _weight(seat), share.cohort.wire)
                 asked.check_change(*_packed(share, i, arrived.theta))
             except ExcessError as error:
                 refused[seat.place] = replace(_receipt(share, row), weight=0, refusal=str(error))
@@ -207,7 +207,7 @@ def _packed(share: Share, i: int, theta: Tensor) -> tuple[dict[str, Tensor], Mas
 def _receipt(share: Share, row: int) -> Receipt:
     trained, layout = share.trained, share.layout
     seat, mask_bytes, own = trained.seats[row], 0, None
-    masks = share.masks(row) if trained.changed[row] or seat.work.own_layers else {}
+    masks = share.masks(row) if trained.changed[row] or seat.plan.own_layers else {}
     if trained.changed[row]:
         own = count_active(masks)
         mask_bytes = len(_mask_section(share, masks))
@@ -226,13 +226,13 @@ def _mask_section(share: Share, masks: Masks) -> bytes:
 def _state(share: Share, row: int, masks: Masks) -> ClientState:
     """What a client keeps."""
     seat, stage = share.trained.seats[row], share.trained.stage
-    if not seat.work.keep and not seat.work.own_layers:
+    if not seat.plan.keep and not seat.plan.own_layers:
         return seat.state
-    own = {name: share.flat.view(stage.theta[row : row + 1], name)[0].cpu().clone() for name in sorted(seat.work.keep)}
-    for step in seat.work.steps:
+    own = {name: share.flat.view(stage.theta[row : row + 1], name)[0].cpu().clone() for name in sorted(seat.plan.keep)}
+    for step in seat.plan.steps:
         own |= step.keeps(masks)
     return replace(seat.state, tensors={**seat.state.tensors, **own})
 
 
 def _weight(seat: Seat) -> int:
-    return seat.work.local.weight(len(seat.images))
+    return seat.plan.local.weight(len(seat.images))

@@ -63,7 +63,7 @@ class Share:
     @cached_property
     def layout(self) -> Layout:
         """What each of them sends."""
-        return self.cohort.reference.answer_layout(self.seats[0].work)
+        return self.cohort.reference.answer_layout(self.seats[0].plan)
 
     @cached_property
     def value_bytes(self) -> int:
@@ -77,7 +77,7 @@ class Share:
     @cached_property
     def sparse(self) -> set[str]:
         """The names of the tensors of which they may hold only a part."""
-        return {*self.cohort.reference.broadcast.masks, *self.seats[0].work.own_layers}
+        return {*self.cohort.reference.broadcast.masks, *self.seats[0].plan.own_layers}
 
     @cached_property
     def sent(self) -> Tensor:
@@ -105,7 +105,7 @@ class Share:
         return [self._group(range(place, place + 1), masks) for place, masks in enumerate(own)]
 
     def _group(self, places: range, own: Masks | None = None) -> Group:
-        remainder = remainder_of(self.cohort.reference, self.seats[0].work, own)
+        remainder = remainder_of(self.cohort.reference, self.seats[0].plan, own)
         if own is None:
             return Group(places, remainder, self.sent)
         positions = positions_of({name: mask.to(self.index.device) for name, mask in own.items()})

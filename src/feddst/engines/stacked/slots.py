@@ -48,7 +48,7 @@ class Seat:
     client: int
     seed: int
     broadcast: Broadcast
-    work: ClientPlan
+    plan: ClientPlan
     images: Indices
     cohort: int
     place: int
@@ -62,7 +62,7 @@ class Seat:
 
     def sequence(self) -> Indices:
         """The images in the order in which each epoch sees them, [epochs, images]."""
-        return self.images[orders(len(self.images), self.work.local, *self.draw)]
+        return self.images[orders(len(self.images), self.plan.local, *self.draw)]
 
 
 def seats_of(cohorts: Sequence[Cohort]) -> list[Seat]:
@@ -72,7 +72,7 @@ def seats_of(cohorts: Sequence[Cohort]) -> list[Seat]:
             client=member.client,
             seed=cohort.seed,
             broadcast=cohort.reference.broadcast,
-            work=member.work,
+            plan=member.plan,
             images=np.asarray(member.images),
             cohort=number,
             place=place,
@@ -91,9 +91,9 @@ def alike(seats: Sequence[Seat], most: int) -> list[list[Seat]]:
     """
     kinds: list[tuple[ClientPlan, list[Seat]]] = []
     for seat in seats:
-        known = next((members for work, members in kinds if _alike(work, seat.work)), None)
+        known = next((members for plan, members in kinds if _alike(plan, seat.plan)), None)
         if known is None:
-            kinds.append((seat.work, [seat]))
+            kinds.append((seat.plan, [seat]))
         else:
             known.append(seat)
     together: list[list[Seat]] = []
@@ -103,9 +103,9 @@ def alike(seats: Sequence[Seat], most: int) -> list[list[Seat]]:
     return together
 
 
-def _alike(work: ClientPlan, other: ClientPlan) -> bool:
-    return work == other or work.lasting(other.local.epochs) == other
+def _alike(plan: ClientPlan, other: ClientPlan) -> bool:
+    return plan == other or plan.lasting(other.local.epochs) == other
 
 
 def _steps(seat: Seat) -> int:
-    return seat.work.local.epochs * len(cuts(len(seat.images), seat.work.local.batch))
+    return seat.plan.local.epochs * len(cuts(len(seat.images), seat.plan.local.batch))

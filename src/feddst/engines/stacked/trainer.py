@@ -20,8 +20,8 @@ from feddst.core.keys import torch_seed
 from feddst.core.minibatches import Indices, cuts
 from feddst.engines.stacked.beginning import MaskRows, begin
 from feddst.engines.stacked.flat import Flat
+from feddst.engines.stacked.lockstep import Lockstep, epoch_losses, in_lockstep
 from feddst.engines.stacked.model_stack import Stage, Trainer
-from feddst.engines.stacked.plan import Plan, epoch_losses, plan
 from feddst.engines.stacked.slots import Images, Seat
 from feddst.engines.stacked.squares import StackedSquares
 from feddst.errors import DivergenceError
@@ -71,22 +71,22 @@ class Classroom:
 
     def train(self, seats: Sequence[Seat]) -> Trained:
         """Carry out the work of seats that are alike."""
-        work, failures = seats[0].work, Failures()
+        plan, failures = seats[0].plan, Failures()
         stage = self._trainer.stage(len(seats))
         seats = begin(seats, stage, self._flat, self._module, self._images, self._mask_rows)
-        if work.step(InitialPruning) is not None:
+        if plan.step(InitialPruning) is not None:
             return self._settle(stage, seats, failures)
-        before = stage.masks.clone() if work.step(Readjust) is not None else None
-        squares = StackedSquares.of(stage) if "squared-gradient" in work.groups else None
+        before = stage.masks.clone() if plan.step(Readjust) is not None else None
+        squares = StackedSquares.of(stage) if "squared-gradient" in plan.groups else None
         cuda = [stage.theta.device] if stage.theta.is_cuda else []
         with torch.random.fork_rng(devices=cuda):
             # What a module draws while it trains (dropout, say) follows from who sits here.
             torch.manual_seed(torch_seed(seats[0].seed, f"torch {seats[0].broadcast.round} {seats[0].client} stacked"))
-            losses = self._learn(stage, seats, failures, squares) if work.train else [0.0] * len(seats)
+            losses = self._learn(stage, seats, failures, squares) if plan.train else [0.0] * len(seats)
         self._refuse_diverged(stage, seats, failures)
         reports: dict[str, Tensor] = {
             report.kind: self._report(stage, seats, report, failures)
-            for report in work.steps
+            for report in plan.steps
             if isinstance(report, Report) and report.kind != "squared-gradient"
         }
         if squares is not None:
@@ -95,7 +95,7 @@ class Classroom:
 
     def _settle(self, stage: Stage, seats: Sequence[Seat], failures: Failures) -> Trained:
         """One after another, as the reference engine would: PruneFL asks for it once, of one client."""
-        reports: dict[str, Tensor] = {group: torch.zeros_like(stage.theta) for group in seats[0].work.groups}
+        reports: dict[str, Tensor] = {group: torch.zeros_like(stage.theta) for group in seats[0].plan.groups}
         losses = []
         for row, seat in enumerate(seats):
             job = self._job(seat)
@@ -118,20 +118,20 @@ class Classroom:
         at = torch.from_numpy(seat.images).to(self._images.inputs.device)
         inputs, labels = self._images.inputs[at], self._images.labels[at]
         sent = Reference(seat.broadcast).on_cpu().broadcast
-        return Job(seat.client, seat.seed, sent, seat.work, inputs, labels)
+        return Job(seat.client, seat.seed, sent, seat.plan, inputs, labels)
 
     def _learn(
         self, stage: Stage, seats: Sequence[Seat], failures: Failures, squares: StackedSquares | None
     ) -> list[float]:
         """All epochs, with the readjustment after its own; returns the last epochs' losses."""
-        sequences, orders = [seat.sequence() for seat in seats], seats[0].work.step(Readjust)
+        sequences, orders = [seat.sequence() for seat in seats], seats[0].plan.step(Readjust)
         if orders is None:
             return [losses[-1] for losses in self._epochs(stage, seats, sequences, failures, squares)]
         after = orders.epoch
         first = self._epochs(stage, seats, [sequence[:after] for sequence in sequences], failures, squares)
         # A straggler that stops before its time readjusts after its last epoch.
         ends = [sequence[min(after, len(sequence)) - 1] for sequence in sequences]
-        pieces = [cuts(len(end), seats[0].work.local.batch)[-1] for end in ends]
+        pieces = [cuts(len(end), seats[0].plan.local.batch)[-1] for end in ends]
         self._readjust(stage, seats, orders, [end[piece] for end, piece in zip(ends, pieces, strict=True)])
         late = [sequence[after:] for sequence in sequences]
         second = self._epochs(stage, seats, late, failures, squares, done=after)
@@ -147,9 +147,9 @@ class Classroom:
         done: int = 0,
     ) -> list[list[float]]:
         """Some epochs, after so many; returns each seat's mean loss in each of them."""
-        local, proximal = seats[0].work.local, seats[0].work.step(Proximal)
+        local, proximal = seats[0].plan.local, seats[0].plan.step(Proximal)
         mu = 0.0 if proximal is None else proximal.pull
-        steps = plan(sequences, local.batch)
+        steps = in_lockstep(sequences, local.batch)
         if not steps.steps:
             return [[] for _ in seats]
         losses = self._steps(stage, steps, local, mu, squares).double().cpu().numpy()
@@ -162,7 +162,7 @@ class Classroom:
         return found
 
     def _steps(
-        self, stage: Stage, steps: Plan, local: LocalTraining, mu: float, squares: StackedSquares | None
+        self, stage: Stage, steps: Lockstep, local: LocalTraining, mu: float, squares: StackedSquares | None
     ) -> Tensor:
         """What `Trainer.epochs` does, with the squared gradient of each step's minibatches gathered before it."""
         if squares is None:
@@ -212,11 +212,11 @@ class Classroom:
             if not fine:
                 weights = self._flat.views(stage.theta[row : row + 1])
                 name = next(name for name, value in weights.items() if not torch.isfinite(value).all())
-                error = diverged(name, seat.client, seat.broadcast.round, seat.work.local.lr)
+                error = diverged(name, seat.client, seat.broadcast.round, seat.plan.local.lr)
                 failures.setdefault(row, error)
 
     def _changed(self, stage: Stage, seats: Sequence[Seat], before: Tensor | None) -> list[bool]:
-        if seats[0].work.own_layers:
+        if seats[0].plan.own_layers:
             return [self._differs(stage, row, seat) for row, seat in enumerate(seats)]
         if before is None:
             return [False] * len(seats)
@@ -247,7 +247,7 @@ class Classroom:
     def _reported(self, seat: Seat, report: Report) -> list[Indices]:
         """Which of a seat's images, by their places among them, a report is made from."""
         labels = self._images.labels[torch.from_numpy(seat.images)].cpu().numpy()
-        return reported_batches(labels, report, seat.work.local, *seat.draw)
+        return reported_batches(labels, report, seat.plan.local, *seat.draw)
 
     def _hessian_gradients(
         self, stage: Stage, seats: Sequence[Seat], chosen: Sequence[Sequence[Indices]], report: Report
@@ -298,7 +298,7 @@ class _Alone:
 
 def masks_of(masks: Tensor, flat: Flat, row: int, seat: Seat) -> dict[str, Tensor]:
     """One client's masks, bool [*shape] each, in the memory of all of them, uint8 [M, width]."""
-    names = dict.fromkeys((*seat.broadcast.masks, *seat.work.own_layers))
+    names = dict.fromkeys((*seat.broadcast.masks, *seat.plan.own_layers))
     held = masks[row : row + 1].view(torch.bool)
     return {name: flat.view(held, name)[0] for name in names}
 
@@ -307,5 +307,5 @@ def _by_run(seats: Sequence[Seat], device: torch.device) -> list[Tensor]:
     """The rows of each run's seats; each seat by itself where masks are the clients' own."""
     runs: dict[object, list[int]] = {}
     for row, seat in enumerate(seats):
-        runs.setdefault(row if seat.work.own_layers else id(seat.broadcast), []).append(row)
+        runs.setdefault(row if seat.plan.own_layers else id(seat.broadcast), []).append(row)
     return [torch.tensor(rows, device=device) for rows in runs.values()]

@@ -14,8 +14,8 @@ from feddst.core import LocalTraining
 from feddst.core.minibatches import Indices
 from feddst.engines.native.chain import UnsupportedModelError
 from feddst.engines.stacked.flat import Flat
+from feddst.engines.stacked.lockstep import Lockstep
 from feddst.engines.stacked.model_stack import Stage
-from feddst.engines.stacked.plan import Plan
 from feddst.engines.stacked.slots import Images
 from feddst.models import persistent_buffers
 from feddst.models.norms import lone_images
@@ -42,12 +42,12 @@ class VmapTrainer:
     def stage(self, models: int) -> Stage:
         return Stage.empty(models, self._flat, self._images.inputs.device)
 
-    def epochs(self, stage: Stage, plan: Plan, local: LocalTraining, mu: float) -> Tensor:
+    def epochs(self, stage: Stage, steps: Lockstep, local: LocalTraining, mu: float) -> Tensor:
         device = stage.theta.device
-        index = torch.from_numpy(plan.index).to(device)
-        losses = torch.zeros(plan.lengths.shape, device=device)
+        index = torch.from_numpy(steps.index).to(device)
+        losses = torch.zeros(steps.lengths.shape, device=device)
         self._module.train()
-        for step, lengths in enumerate(plan.lengths):
+        for step, lengths in enumerate(steps.lengths):
             for length in np.unique(lengths[lengths > 0]).tolist():
                 rows = _rows(lengths == length, device)
                 losses[step, rows] = self._step(stage, rows, index[step, rows, :length], local, mu)

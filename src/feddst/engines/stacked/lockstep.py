@@ -10,7 +10,7 @@ from feddst.core.minibatches import Indices, cuts
 
 
 @dataclass(frozen=True)
-class Plan:
+class Lockstep:
     """index: int64 [steps, models, images], filled with 0; lengths: int64 [steps, models], 0 where a model is done."""
 
     index: Indices
@@ -21,18 +21,18 @@ class Plan:
         """How many steps the longest work takes."""
         return len(self.lengths)
 
-    def one_by_one(self) -> Iterator["Plan"]:
-        """A plan for each step alone."""
+    def one_by_one(self) -> Iterator["Lockstep"]:
+        """Each step alone."""
         for step in range(self.steps):
             alone = slice(step, step + 1)
-            yield Plan(self.index[alone], self.lengths[alone])
+            yield Lockstep(self.index[alone], self.lengths[alone])
 
     def minibatches(self) -> list[Indices]:
         """What each model sees in the first step; any image where it is done, since nobody can do without."""
         return [row[: max(1, length)] for row, length in zip(self.index[0], self.lengths[0].tolist(), strict=True)]
 
 
-def plan(sequences: Sequence[Indices], batch: int) -> Plan:
+def in_lockstep(sequences: Sequence[Indices], batch: int) -> Lockstep:
     """The steps of models that go through these sequences, [epochs, images] each, in minibatches."""
     shapes: dict[tuple[int, ...], list[int]] = {}
     for model, sequence in enumerate(sequences):
@@ -51,7 +51,7 @@ def plan(sequences: Sequence[Indices], batch: int) -> Plan:
                 index[step, models, :length] = together[:, epoch, piece]
                 lengths[step, models] = length
                 step += 1
-    return Plan(index, lengths)
+    return Lockstep(index, lengths)
 
 
 def epoch_losses(losses: NDArray[np.float64], lengths: Indices, sequences: Sequence[Indices]) -> list[list[float]]:
