@@ -135,9 +135,11 @@ def test_a_plot_has_the_ground_of_its_page(
     [
         ("", "feddst"),
         ("methods", "feddst.methods"),
-        ("protocol", "feddst.core"),
+        ("core", "feddst.core"),
         ("sparsity", "feddst.sparsity"),
         ("wire", "feddst.wire"),
+        ("clients", "feddst.clients"),
+        ("clients", "feddst.clients.steps"),
         ("engines", "feddst.engines"),
         ("data", "feddst.data"),
         ("models", "feddst.models"),
