@@ -4,9 +4,10 @@ import importlib
 import sys
 import tomllib
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from safetensors.torch import load_file
 
 from feddst.cli import flower
 from feddst.flower.settings import app_options, app_values, read_run_config
+from feddst.methods import METHODS, Card, LGFedAvg
 from feddst.runtime.config import RunConfig
 
 Call = Callable[..., Any]
@@ -40,10 +42,19 @@ def test_a_simulation_can_be_taken_further(feddst: Call, tmp_path: Path, small: 
     assert config.checkpoint_every == 1
 
 
-@pytest.mark.parametrize("method", ["lg-fedavg", "lotteryfl"])
+@dataclass(frozen=True)
+class OnesOwn(LGFedAvg):
+    """A method of somebody's own, whose card says nothing of what clients keep."""
+
+    name: ClassVar[str] = "ones-own"
+    card: ClassVar[Card] = Card("nobody")
+
+
+@pytest.mark.parametrize("method", ["lg-fedavg", "lotteryfl", "ones-own"])
 def test_clients_that_keep_something_still_have_it_when_a_simulation_goes_on(
-    method: str, feddst: Call, tmp_path: Path, small: str
+    method: str, feddst: Call, tmp_path: Path, small: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setitem(METHODS, "ones-own", OnesOwn)
     assert feddst(f"flower simulate --method {method} --rounds 4 {small} --out whole").code == 0
     assert feddst(f"flower simulate --method {method} --rounds 2 {small} --out parts").code == 0
     assert feddst("flower simulate --rounds 4 --resume --out parts").code == 0

@@ -1,6 +1,13 @@
 """Who takes part: sampling with and without replacement, and stragglers."""
 
-from feddst.core import ServerState
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from feddst.clients.steps import LotteryPruning
+from feddst.core import ClientPlan, ServerState
+from feddst.errors import TrainingError
 from feddst.methods import FedAvgM, FedProx, Method
 from feddst.runtime import CohortConfig
 from feddst.runtime.cohort import participants
@@ -34,3 +41,17 @@ def test_stragglers_do_part_of_the_work_or_are_left_out() -> None:
     assert len(slow) == 6
     assert all(epochs is not None and 1 <= epochs < 10 for epochs in slow)
     assert [epochs is None for _, epochs in left_out] == [epochs != 10 for _, epochs in kept]
+
+
+@pytest.mark.parametrize("kept", [{"keep": frozenset({"0.weight"})}, {"steps": (LotteryPruning(0.5, 0.2, 0.2, {}),)}])
+def test_a_method_whose_clients_keep_something_must_say_so(kept: dict[str, Any]) -> None:
+    class Silent(FedAvgM):
+        def plan(self, state: ServerState, client: int) -> ClientPlan:
+            return replace(super().plan(state, client), **kept)
+
+    class Open(Silent):
+        keeps_state = True
+
+    with pytest.raises(TrainingError, match="fedavgm are to keep something between rounds: it must say keeps_state"):
+        cohort(Silent(), CohortConfig(size=5))
+    assert len(cohort(Open(), CohortConfig(size=5))) == 5

@@ -9,7 +9,7 @@ import torch
 
 from feddst.core import InitialModel, Layer
 from feddst.errors import OptionError
-from feddst.methods import METHODS, FedAvg, FedDST
+from feddst.methods import METHODS, Card, FedAvg, FedDST, LGFedAvg
 from feddst.options import updated
 from feddst.runtime import RunConfig, toml
 from feddst.runtime.config import differences, make_method, refuse_ineffective
@@ -92,6 +92,16 @@ def test_methods_say_whether_they_read_gradients() -> None:
         begun = method.init(model, 0)
         asked = [group for r in range(4) for group in method.plan(replace(begun, round=r), 0).groups]
         assert method.reads_gradients == any("gradient" in each for each in asked), name
+
+
+def test_what_clients_keep_is_known_from_the_method_and_not_from_its_card() -> None:
+    """A card is for readers: a method of somebody's own may leave what it says of a client's state at "nothing"."""
+    assert {name for name, method in METHODS.items() if method.keeps_state} == {"lg-fedavg", "lotteryfl"}
+
+    class Own(LGFedAvg):
+        card = Card("mine")
+
+    assert (Own.card.state, Own.keeps_state) == ("nothing", True)
 
 
 def test_options_without_effect_are_refused() -> None:

@@ -46,6 +46,11 @@ class ClientPlan:
     keep: frozenset[str] = frozenset()
     train: bool = True
 
+    @property
+    def keeps_state(self) -> bool:
+        """Whether the client keeps something for its later rounds."""
+        return bool(self.keep) or any(type(step).keeps is not ClientStep.keeps for step in self.steps)
+
     def adding(self, *steps: ClientStep) -> "ClientPlan":
         """The same plan with more steps."""
         return replace(self, steps=(*self.steps, *steps))

@@ -45,7 +45,7 @@ class Memory:
 def keeps_state(config: RunConfig) -> bool:
     """Whether clients keep something from one round to the next, beside the mask."""
     config = with_pins(config)
-    return config.wire.feedback or method_named(config.method).card.state != "nothing"
+    return config.wire.feedback or method_named(config.method).keeps_state
 
 
 class Store(Protocol):

@@ -275,11 +275,10 @@ def name_of(run: Run, module: nn.Module) -> str:
 
 def _check_kept(run: Run, *, other_beginning: bool) -> None:
     """Raise `OptionError` if clients keep something that would not fit what the server does."""
-    config, plan = run.config, run.method.plan(run.state, 0)
-    if plan.needs_initial and other_beginning:
+    config = run.config
+    if other_beginning and run.method.plan(run.state, 0).needs_initial:
         raise OptionError(f"initial_arrays cannot be given with {config.method}: its clients draw them from the seed")
-    keep = plan.needs_initial or keeps_state(config)
-    if keep and run.directory is not None and config.checkpoint_every != 1:
+    if keeps_state(config) and run.directory is not None and config.checkpoint_every != 1:
         which = f"{config.method} and wire.feedback" if config.wire.feedback else config.method
         every = config.checkpoint_every
         raise OptionError(f"checkpoint_every must be 1 with {which}, whose clients go back one round only, got {every}")

@@ -41,9 +41,10 @@ class Method(ABC):
 
     The fields of a method are groups of options (`local`, `sparsity`, `readjust`, …), shared by name with
     every other method that has them. `pins` are options that a method fixes by definition. A method that
-    `accepts_partial` work averages what a straggler has after fewer epochs; the others leave stragglers out. One that
-    `reads_gradients` asks clients to report them, and must not get the largest alone: codecs that carry changes so are
-    refused, and float16 to one that `reads_squares`.
+    `accepts_partial` work averages what a straggler has after fewer epochs; the others leave stragglers out. One whose
+    plans have clients keep something between rounds must say that it `keeps_state`. One that `reads_gradients` asks
+    clients to report them, and must not get the largest alone: codecs that carry changes so are refused, and float16
+    to one that `reads_squares`.
     """
 
     name: ClassVar[str]
@@ -51,6 +52,7 @@ class Method(ABC):
     card: ClassVar[Card]
     pins: ClassVar[Mapping[str, Any]] = {}
     accepts_partial: ClassVar[bool] = False
+    keeps_state: ClassVar[bool] = False
 
     local: LocalTraining = LocalTraining()
 

@@ -47,6 +47,7 @@ class LGFedAvg(FedAvgM):
         "its other layers",
         "one model a client",
     )
+    keeps_state: ClassVar[bool] = True
 
     lg: SharedLayers = SharedLayers()
 

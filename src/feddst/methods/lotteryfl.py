@@ -56,6 +56,7 @@ class LotteryFL(FedAvgM):
         "its mask",
         "one model a client",
     )
+    keeps_state: ClassVar[bool] = True
 
     sparsity: Sparsity = Sparsity()
     lottery: Lottery = Lottery()

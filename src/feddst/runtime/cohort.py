@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from feddst.core import ClientPlan, ServerState, generator
+from feddst.errors import TrainingError
 from feddst.methods import Method
 from feddst.runtime.config import CohortConfig
 
@@ -41,6 +42,8 @@ def _straggling_epochs(state: ServerState, config: CohortConfig, cohort: list[in
 
 def _manageable(method: Method, state: ServerState, client: int, managed: int | None) -> ClientPlan | None:
     plan = method.plan(state, client)
+    if plan.keeps_state and not method.keeps_state:
+        raise TrainingError(f"clients of {method.name} are to keep something between rounds: it must say keeps_state")
     if managed is None:
         return plan
     return plan.shortened(managed) if method.accepts_partial else None
