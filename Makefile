@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CHROMIUM := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
 
-.PHONY: help run test test-browser test-flower lint docs docs-serve wheel test-wheel bench-cpu bench-gpu bench-peers bench-scale bench-wire clean
+.PHONY: help run test test-browser test-flower lint docs docs-serve wheel test-wheel same-bits bench-cpu bench-gpu bench-peers bench-scale bench-wire clean
 
 $(READY): pyproject.toml constraints.txt CMakeLists.txt $(wildcard native/*)
 	@echo 'installing into $(VENV); this takes a few minutes the first time'
@@ -52,6 +52,17 @@ docs: $(READY) ## the documentation as a site
 
 docs-serve: $(READY) ## the same on loopback, made again as pages change
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --dev-addr 127.0.0.1:8000
+
+# The commit that weights are held against, and what it trains on this machine.
+BASE ?= 3c2f083
+BASE_BITS = runs/same-bits/$(BASE).json
+
+$(BASE_BITS): scripts/compare_commits.py scripts/play_cases.py | $(READY)
+	$(BIN)/python scripts/compare_commits.py digest $(BASE) --out $@
+
+same-bits: $(READY) $(BASE_BITS) ## show that weights are, bit for bit, those of the commit BASE
+	$(BIN)/python scripts/compare_commits.py digest --here --out runs/same-bits/here.json
+	$(BIN)/python scripts/compare_commits.py compare $(BASE_BITS) runs/same-bits/here.json
 
 # What each measures; ARGS are its options, and ARGS=--help lists them: make bench-cpu ARGS='--jobs mnist --turns 1'.
 bench-cpu: $(READY) ## measure rounds on this CPU, beside PyTorch

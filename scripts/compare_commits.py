@@ -30,10 +30,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from play_cases import OWN_NETWORK
-
 ROOT = Path(__file__).resolve().parents[1]
 RUN, FLOWER = ("run",), ("flower", "simulate")
+OWN_NETWORK = "own-network"
+"""The word by which `play_cases.py` trains a network of its own through the Python API."""
 ROW = ("round", "accuracy", "accuracy_personal", "upload_bytes", "download_bytes")
 GROUPS = ("params", "buffers", "masks", "extra", "client", "feedback")
 """What is hashed of a checkpoint: the server's state, and what it keeps of clients, as in `client 3/fc1.weight`."""
