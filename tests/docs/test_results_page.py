@@ -12,9 +12,12 @@ from feddst.options import flatten, updated
 from feddst.runtime import RunConfig
 from feddst.runtime.config import config_of
 from feddst.runtime.presets import preset_options
+from feddst.studies.reproduce import load_record
+from feddst.studies.reproduce.borrow import borrowed
 from feddst.studies.reproduce.config import ReproduceConfig
 
-PAGE = (Path(__file__).parents[2] / "docs/results.md").read_text()
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/results.md").read_text()
 LINES = [
     line.partition("  #")[0]
     for block in re.findall(r"^```sh\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
@@ -51,3 +54,10 @@ def test_the_figure_can_be_made_on_each_data_set_that_the_page_names(on: str) ->
     given = understood(line)
     assert (given.words, given.values) == (("compatibility",), {"on": "mnist"})
     updated(ReproduceConfig(given.words[0]), {"on": on}).check()
+
+
+@pytest.mark.parametrize(("on", "table"), [("mnist", "table1"), ("cifar10", "table2")])
+def test_the_figures_records_have_their_tables_rows(on: str, table: str) -> None:
+    record = load_record(ROOT / f"results/compatibility-{on}")
+    rows = {row.name: row.runs for row in borrowed(load_record(ROOT / f"results/{table}-paper"), "compatibility").rows}
+    assert all(row.runs[: len(rows[row.name])] == rows[row.name] for row in record.rows)

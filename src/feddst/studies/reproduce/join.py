@@ -54,9 +54,9 @@ def joined(records: Sequence[Record]) -> Record:
 
 def _joined_row(rows: Sequence[RecordedRow]) -> RecordedRow:
     made = [row for row in rows if row.runs] or rows[:1]
-    first = _fixed(made[0].config)
+    first = deciding(made[0].config)
     for other in made[1:]:
-        also = _fixed(other.config)
+        also = deciding(other.config)
         for name in first | also:
             one, two = first.get(name, "nothing"), also.get(name, "nothing")
             if one != two:
@@ -74,7 +74,7 @@ def _progress(run: RecordedRun) -> tuple[int, bool]:
     return (run.rows[-1].round if run.rows else 0), bool(run.stopped_by)
 
 
-def _fixed(config: Mapping[str, Any]) -> dict[str, Any]:
+def deciding(config: Mapping[str, Any]) -> dict[str, Any]:
     """The options that runs must share: those that do something for their method, but for the free ones.
 
     What a record does not name was not an option yet: the runs had what is usual now.
