@@ -277,6 +277,14 @@ def test_a_lost_reply_is_missed_at_the_deadline(configure: Configure, play: Play
     assert on_grid.rows[0].download_bytes > others.rows[0].download_bytes
 
 
+def test_a_run_in_which_nobody_answers_ends_as_failed_and_says_so(configure: Configure, play: Play) -> None:
+    def lose(round: int, message: Message, work: Work) -> None:
+        return None
+
+    with pytest.raises(TrainingError, match=r"^round 3 has 0 updates.* before it; 6 clients did not answer in time$"):
+        play(configure(rounds=1), courier=Courier(lose, frozenset(range(6))), flower=HASTY)
+
+
 def test_a_late_reply_is_counted_and_left_alone(
     configure: Configure,
     federation: Federation,

@@ -76,6 +76,8 @@ def why_unused(ended: OpenRound, least: int) -> str:
 
 def _reasons(ended: OpenRound) -> str:
     """What is known of those whose updates there are not."""
-    found = [*ended.refusals, *ended.unsent.values()]
+    silent = len(ended.missing()) - len(ended.unsent)
+    found = [f"{counted(silent, 'client')} did not answer in time"] if silent else []
+    found += [*ended.refusals, *ended.unsent.values()]
     more = f"; and {len(found) - NAMED} more" if len(found) > NAMED else ""
     return f"; {'; '.join(found[:NAMED])}{more}" if found else ""
