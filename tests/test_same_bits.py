@@ -135,3 +135,12 @@ def test_a_resumed_case_gives_the_digest_of_one_that_was_not_stopped() -> None:
 def test_names_of_cases_are_distinct() -> None:
     names = [case.name for case in SCRIPT["cases"]()]
     assert len(set(names)) == len(names)
+
+
+def test_the_record_says_that_all_is_the_same() -> None:
+    record = json.loads((ROOT / "results/same-bits/comparison.json").read_text())
+    base = json.loads((ROOT / "results/same-bits/base.json").read_text())
+    assert record["base"] == base["commit"]
+    assert record["cases"].keys() == base["cases"].keys()
+    assert record["same"] is not any(record["cases"].values())
+    assert record["same"]
