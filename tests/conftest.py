@@ -14,7 +14,7 @@ import torch
 from hypothesis import settings
 
 from feddst.data import Dataset
-from feddst.data.sources import LOADERS
+from feddst.data.config import SOURCES
 from feddst.runtime.checksums import unseal, unseal_lines, unseal_text
 from feddst.runtime.storage import RunDirectory
 from feddst.runtime.tensorfile import pack, unpack_sealed
@@ -49,7 +49,7 @@ def tiny_mnist(monkeypatch: pytest.MonkeyPatch) -> Dataset:
     labels = torch.arange(240) % 4
     images = centres[labels] + 0.3 * torch.randn(240, 1, 14, 14, generator=draws)
     data = Dataset.from_arrays((images[:200], labels[:200]), (images[200:], labels[200:]), name="mnist")
-    monkeypatch.setitem(LOADERS, "mnist", lambda config: data)
+    monkeypatch.setattr(SOURCES["mnist"], "load", lambda config: data)
     return data
 
 

@@ -6,6 +6,7 @@
 """
 
 from feddst import early_interrupt, logs  # noqa: F401  the first one before all that takes long to import
+from feddst.core import register
 from feddst.data import Dataset, Federation
 from feddst.errors import FeddstError
 from feddst.export import Exported, export, load
@@ -32,6 +33,7 @@ __all__ = [
     "export",
     "load",
     "logs",
+    "register",
     "run",
 ]
 

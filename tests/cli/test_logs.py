@@ -25,7 +25,7 @@ def test_a_run_says_where_it_is_logged_and_may_be_resumed_with_or_without(
 ) -> None:
     outcome = feddst(f"run --rounds 2 {small} --out here --log tensorboard")
     assert outcome.code == 0
-    assert "TensorBoard: tensorboard --logdir here" in outcome.err.splitlines()
+    assert "tensorboard: tensorboard --logdir here" in outcome.err.splitlines()
     assert steps(tmp_path / "here/tensorboard") == [1, 2]
     assert feddst("run --resume --out here --rounds 3").code == 0
     assert steps(tmp_path / "here/tensorboard") == [1, 2]
@@ -36,7 +36,7 @@ def test_a_run_says_where_it_is_logged_and_may_be_resumed_with_or_without(
 def test_every_run_of_a_comparison_is_logged_in_its_own_directory(feddst: Call, tmp_path: Path, small: str) -> None:
     outcome = feddst(f"compare --methods fedavgm,feddst --rounds 1 {small} --out both --log tensorboard")
     assert outcome.code == 0
-    assert outcome.err.startswith("TensorBoard: tensorboard --logdir both\n2 runs on mnist")
+    assert outcome.err.startswith("tensorboard: tensorboard --logdir both\n2 runs on mnist")
     for name in ("fedavgm-seed0", "feddst-seed0"):
         assert steps(tmp_path / "both" / name / "tensorboard") == [1]
 
@@ -47,9 +47,9 @@ def test_both_logs_at_once(feddst: Call, tmp_path: Path, small: str, monkeypatch
     outcome = feddst(f"run --rounds 1 {small} --out here --log tensorboard,mlflow")
     assert outcome.code == 0
     assert outcome.err.splitlines()[:3] == [
-        "MLflow: preparing its store, which takes some seconds",
-        "TensorBoard: tensorboard --logdir here",
-        f"MLflow: file:{tmp_path}/store, experiment feddst",
+        "mlflow: preparing its store, which takes some seconds",
+        "tensorboard: tensorboard --logdir here",
+        f"mlflow: file:{tmp_path}/store, experiment feddst",
     ]
     assert steps(tmp_path / "here/tensorboard") == [1]
     assert (tmp_path / "here/mlflow.json").is_file()
@@ -88,7 +88,7 @@ def test_a_run_under_flower_is_logged_too(feddst: Call, tmp_path: Path, small: s
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        ("tensorbord", "log must be one of tensorboard, mlflow, got 'tensorbord'; did you mean 'tensorboard'?"),
+        ("tensorbord", "log must be one of mlflow, tensorboard, got 'tensorbord'; did you mean 'tensorboard'?"),
         ("mlflow,mlflow", "log names mlflow twice"),
         ("", "log must not be empty"),
     ],

@@ -15,7 +15,7 @@ def test_what_a_name_says_is_so() -> None:
 @pytest.mark.parametrize(("name", "classes"), [("cifar10", 10), ("cifar100", 100)])
 def test_nothing_is_loaded_for_a_name(monkeypatch: pytest.MonkeyPatch, name: str, classes: int) -> None:
     monkeypatch.setattr("feddst.data.sizes.load", None)
-    assert sizes_of(DataConfig(dataset=name)) == Sizes((3, 32, 32), classes)  # type: ignore[arg-type]
+    assert sizes_of(DataConfig(dataset=name)) == Sizes((3, 32, 32), classes)
 
 
 def test_images_of_ones_own_are_looked_at(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def test_cifar_is_sought_under_the_root(name: str, tmp_path: Path, monkeypatch: 
         return ARRAYS
 
     monkeypatch.setattr(sources, "load_cifar", load_cifar)
-    load(DataConfig(dataset=name, root=str(tmp_path)))  # type: ignore[arg-type]
+    load(DataConfig(dataset=name, root=str(tmp_path)))
     assert asked == [(name, tmp_path)]
 
 
@@ -60,7 +60,7 @@ def test_a_folder_needs_a_root() -> None:
 
 def test_a_bad_name_is_refused() -> None:
     with pytest.raises(OptionError, match=r"data\.dataset must be one of mnist.*did you mean 'mnist'"):
-        load(DataConfig(dataset="minst"))  # type: ignore[arg-type]
+        load(DataConfig(dataset="minst"))
 
 
 def test_federate_divides_the_given_data_set() -> None:

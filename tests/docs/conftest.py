@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from feddst.data import Dataset
-from feddst.data.sources import LOADERS
+from feddst.data.config import SOURCES
 from feddst.engines import ENGINES
 from feddst.methods import METHODS, OwnGroups
 from feddst.wire import CODECS
@@ -107,4 +107,4 @@ def tiny_mnist(monkeypatch: pytest.MonkeyPatch) -> None:
     labels = torch.arange(1100) % 10
     images = centres[labels] + 0.3 * torch.randn(1100, 1, 14, 14, generator=draws)
     data = Dataset.from_arrays((images[:1000], labels[:1000]), (images[1000:], labels[1000:]), name="mnist")
-    monkeypatch.setitem(LOADERS, "mnist", lambda config: data)
+    monkeypatch.setattr(SOURCES["mnist"], "load", lambda config: data)

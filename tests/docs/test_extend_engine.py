@@ -9,7 +9,8 @@ import pytest
 
 import feddst
 from feddst.cli.main import main
-from feddst.engines import EngineConfig, make_engine, register
+from feddst.core import register
+from feddst.engines import ENGINES, EngineConfig, make_engine
 from feddst.errors import OptionError, TrainingError
 from feddst.plugins import load_plugins
 
@@ -49,10 +50,10 @@ def test_its_command_works_once_it_is_installed(
 
 
 def test_an_engine_is_known_once_and_an_unknown_one_is_refused() -> None:
-    with pytest.raises(ValueError, match="kind native is registered already"):
-        register("native")
-    with pytest.raises(TypeError, match=r"an engine is registered under a name, as @register\('name'\)"):
-        register(make_engine)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="a kind of engine named native is registered already: Native"):
+        register(type(ENGINES["native"]))
+    with pytest.raises(TypeError, match="must implement a base class of feddst, such as Method"):
+        register(make_engine)
     with pytest.raises(OptionError, match=r"engine\.kind must be one of .*, got 'nativ'; did you mean 'native'"):
         feddst.configure(engine={"kind": "nativ"})
     with pytest.raises(OptionError, match=r"engine\.kind must be one of"):

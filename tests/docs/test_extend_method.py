@@ -11,11 +11,12 @@ import pytest
 import torch
 
 import feddst
+from feddst import register
 from feddst.cli.main import main
 from feddst.clients.steps import Growth
 from feddst.errors import OptionError
 from feddst.export.card import command as run_command
-from feddst.methods import METHODS, Card, FedAvg, FedDST, Method, OwnGroups, register
+from feddst.methods import METHODS, Card, FedAvg, FedDST, Method, OwnGroups
 from feddst.options import flatten, option, updated
 from feddst.plugins import load_plugins
 from feddst.runtime import toml

@@ -18,7 +18,7 @@ import pytest
 from feddst.cli.arguments import parse
 from feddst.cli.main import COMMANDS, main
 from feddst.data import DataConfig, Dataset
-from feddst.data.sources import LOADERS
+from feddst.data.config import SOURCES
 from feddst.errors import FeddstError
 
 ROOT = Path(__file__).parents[2]
@@ -124,7 +124,7 @@ def test_commands_are_understood(page: str) -> None:
 @pytest.fixture(scope="module")
 def few_digits() -> Dataset:
     """The first images of MNIST."""
-    whole = LOADERS["mnist"](DataConfig())
+    whole = SOURCES["mnist"].load(DataConfig())
     train = whole.train_images[:2000], whole.train_labels[:2000]
     test = whole.test_images[:300], whole.test_labels[:300]
     return Dataset.from_arrays(train, test, name="mnist", mean=whole.mean, std=whole.std)
@@ -135,7 +135,7 @@ def test_a_page_works_from_top_to_bottom(
     page: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, few_digits: Dataset
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(LOADERS, "mnist", lambda config: few_digits)
+    monkeypatch.setattr(SOURCES["mnist"], "load", lambda config: few_digits)
     reader = Reader(page)
     reader.read()
     if page == "own":

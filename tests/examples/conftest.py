@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from feddst.data import DataConfig, load
-from feddst.data.sources import LOADERS
+from feddst.data.config import SOURCES
 
 
 @pytest.fixture
@@ -19,4 +19,4 @@ def little_mnist(monkeypatch: pytest.MonkeyPatch) -> None:
         test_images=whole.test_images[:1000],
         test_labels=whole.test_labels[:1000],
     )
-    monkeypatch.setitem(LOADERS, "mnist", lambda config: few)
+    monkeypatch.setattr(SOURCES["mnist"], "load", lambda config: few)

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 import feddst
+from feddst.data.config import SOURCES
 from feddst.data.mnist import load_mnist
-from feddst.data.sources import LOADERS
 from feddst.runtime import RunConfig
 from feddst.runtime.loop import Silent
 
@@ -77,7 +77,7 @@ def mnist() -> feddst.Dataset:
 @pytest.fixture(autouse=True)
 def some_of_mnist(mnist: feddst.Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     """It stands in for the whole."""
-    monkeypatch.setitem(LOADERS, "mnist", lambda config: mnist)
+    monkeypatch.setattr(SOURCES["mnist"], "load", lambda config: mnist)
 
 
 @pytest.fixture(scope="session")
@@ -90,7 +90,7 @@ def digits(mnist: feddst.Dataset) -> Tensor:
 def mnist_run(mnist: feddst.Dataset, tmp_path_factory: pytest.TempPathFactory) -> feddst.Result:
     """FedDST on MNIST, on disk."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(LOADERS, "mnist", lambda config: mnist)
+        patch.setattr(SOURCES["mnist"], "load", lambda config: mnist)
         return feddst.run(small(), out=tmp_path_factory.mktemp("mnist") / "run", watcher=Silent())
 
 
@@ -98,7 +98,7 @@ def mnist_run(mnist: feddst.Dataset, tmp_path_factory: pytest.TempPathFactory) -
 def graph(mnist_run: feddst.Result, mnist: feddst.Dataset, tmp_path_factory: pytest.TempPathFactory) -> feddst.Exported:
     """That run as an ONNX graph: it takes seconds to make."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(LOADERS, "mnist", lambda config: mnist)
+        patch.setattr(SOURCES["mnist"], "load", lambda config: mnist)
         return feddst.export(str(mnist_run.path), "onnx", tmp_path_factory.mktemp("onnx") / "digits.onnx")
 
 

@@ -189,7 +189,7 @@ def test_a_store_that_breaks_is_one_warning_and_the_same_run(
     monkeypatch.setattr(MLflow, "every", 0.0)
     assert play(Several(Breaks(), log), "with").finished
     [warning] = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert warning == "the MLflow log of feddst, seed 0 cannot be written: the server is gone; the run goes on"
+    assert warning == "the mlflow log of feddst, seed 0 cannot be written: the server is gone; the run goes on"
     for file in ("checkpoint.safetensors", "config.toml"):
         assert (tmp_path / "with" / file).read_bytes() == (tmp_path / "without" / file).read_bytes()
 

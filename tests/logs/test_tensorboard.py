@@ -108,7 +108,7 @@ def test_a_folder_that_disappears_is_one_warning(play: Play, tmp_path: Path, cap
     result = play(Several(TakesAway(tmp_path / "run/tensorboard"), TensorBoard()))
     assert result.finished
     [warning] = [record for record in caplog.records if record.levelno == logging.WARNING]
-    assert "the TensorBoard log of feddst, seed 0 cannot be written" in warning.getMessage()
+    assert "the tensorboard log of feddst, seed 0 cannot be written" in warning.getMessage()
 
 
 def test_what_was_written_by_half_is_taken_back(

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 import feddst
+from feddst.data.config import SOURCES
 from feddst.data.mnist import load_mnist
-from feddst.data.sources import LOADERS
 from feddst.report import provenance as module
 from feddst.report.content import content
 from feddst.report.provenance import BUILT_IN, Provenance, provenance
@@ -53,7 +53,7 @@ def mnist() -> feddst.Dataset:
 @pytest.fixture(autouse=True)
 def some_of_mnist(mnist: feddst.Dataset, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """It stands in for the whole."""
-    monkeypatch.setitem(LOADERS, "mnist", lambda config: mnist)
+    monkeypatch.setattr(SOURCES["mnist"], "load", lambda config: mnist)
     module._federation.cache_clear()
     yield
     module._federation.cache_clear()

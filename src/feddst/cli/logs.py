@@ -4,24 +4,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 from feddst.cli.arguments import Arguments
 from feddst.cli.screen import say
-from feddst.logs import Log, MLflow, TensorBoard
+from feddst.logs import LOGS, Log
 from feddst.options import as_words, check_list, option
-
-LOGS: dict[str, type[TensorBoard] | type[MLflow]] = {"tensorboard": TensorBoard, "mlflow": MLflow}
 
 
 @dataclass(frozen=True)
 class LogArguments:
     """Who else hears of every round."""
 
-    log: tuple[Literal["tensorboard", "mlflow"], ...] = option(
+    log: tuple[str, ...] = option(
         (),
         "log every round for TensorBoard, in the run's directory, or in MLflow, at MLFLOW_TRACKING_URI or else in "
         "mlflow.db here; `tensorboard,mlflow` does both. A resumed run may change it",
+        among=LOGS,
     )
 
 

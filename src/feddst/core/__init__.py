@@ -4,9 +4,10 @@ from feddst.core.keys import generator
 from feddst.core.minibatches import minibatches
 from feddst.core.model import InitialModel, Layer
 from feddst.core.plan import ClientPlan, LocalTraining
+from feddst.core.registry import Registry, register
 from feddst.core.sparse_sum import SparseSum
 from feddst.core.state import Broadcast, ServerState
-from feddst.core.step import ClientStep, MaskBounds, register_step
+from feddst.core.step import ClientStep, MaskBounds
 from feddst.core.tensors import (
     Masks,
     Positions,
@@ -35,6 +36,7 @@ __all__ = [
     "Masks",
     "Place",
     "Positions",
+    "Registry",
     "ServerState",
     "SparseSum",
     "Stack",
@@ -49,6 +51,6 @@ __all__ = [
     "packed",
     "positions_in",
     "positions_of",
-    "register_step",
+    "register",
     "unpacked",
 ]

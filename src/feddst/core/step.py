@@ -3,12 +3,13 @@
 from abc import ABC
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from feddst.core.registry import Registry
 from feddst.core.tensors import Masks, Tensors
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class MaskBounds:
 class ClientStep(ABC):
     """Something that is done in local training beside the optimizer's steps.
 
-    A subclass is a frozen dataclass with a `name`, made known by `register_step`. Its fields are its data: they cross
+    A subclass is a frozen dataclass with a `name`, made known by `feddst.register`. Its fields are its data: they cross
     process boundaries and networks, so they are numbers, texts, and tuples, sets and tables of these.
 
     What it does is said twice. The hooks carry it out, in the order of a client's round: `begin`, `train`,
@@ -40,6 +41,7 @@ class ClientStep(ABC):
     the answer, and what it costs.
     """
 
+    registry: "ClassVar[Registry[type[ClientStep]]]"
     name: ClassVar[str]
 
     # What the hooks are asked for ---------------------------------------------------------------------------------
@@ -121,15 +123,6 @@ class ClientStep(ABC):
         """Raise `OptionError` or `ValueError` if the data cannot be carried out: they may come from a network."""
 
 
-K = TypeVar("K", bound=type[ClientStep])
-
-STEPS: dict[str, type[ClientStep]] = {}
+STEPS: Registry[type[ClientStep]] = Registry("client step", ClientStep, classes=True)
 """Every kind of step, by its name."""
-
-
-def register_step(kind: K) -> K:
-    """Make a kind of step known under its name, as a decorator of its class."""
-    if STEPS.get(kind.name, kind) is not kind:
-        raise ValueError(f"a client step named {kind.name} is registered already: {STEPS[kind.name].__name__}")
-    STEPS[kind.name] = kind
-    return kind
+ClientStep.registry = STEPS

@@ -1,18 +1,37 @@
 """The options of the data: which set, where it lies, and how it is divided among clients."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
+from feddst.core import Registry
+from feddst.data.dataset import Dataset
 from feddst.errors import OptionError
 from feddst.options import flatten, option, options_of
+
+
+class DataSource(ABC):
+    """Where a data set comes from: a value of `data.dataset`."""
+
+    registry: "ClassVar[Registry[DataSource]]"
+    name: ClassVar[str]
+
+    @abstractmethod
+    def load(self, config: "DataConfig") -> Dataset:
+        """The data set, from the package, the disk or the net; `config.root` is what the user says of the place."""
+
+
+SOURCES: Registry[DataSource] = Registry("data source", DataSource)
+"""Where data sets come from, by the name a user types."""
+DataSource.registry = SOURCES
 
 
 @dataclass(frozen=True)
 class DataConfig:
     """Which data set, and how its training images are divided among the clients."""
 
-    dataset: Literal["mnist", "cifar10", "cifar100", "folder"] = option(
-        "mnist", "data set; mnist is bundled, cifar is downloaded, folder is your own images"
+    dataset: str = option(
+        "mnist", "data set; mnist is bundled, cifar is downloaded, folder is your own images", among=SOURCES
     )
     root: str = option(
         "",

@@ -1,11 +1,11 @@
 """From options to data: finding a data set by name, and dividing it."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
+from feddst.core import register
 from feddst.data.cifar import CIFAR10, CIFAR100, load_cifar
-from feddst.data.config import DataConfig
+from feddst.data.config import SOURCES, DataConfig, DataSource
 from feddst.data.copies import with_copies
 from feddst.data.dataset import Dataset
 from feddst.data.federation import Federation
@@ -18,7 +18,7 @@ from feddst.errors import DataError, OptionError
 def load(config: DataConfig) -> Dataset:
     """The data set that `config` names, from the package, the disk or the net."""
     config.check()
-    return prepared(LOADERS[config.dataset](config), config)
+    return prepared(SOURCES.named(config.dataset, "data.dataset").load(config), config)
 
 
 def prepared(dataset: Dataset, config: DataConfig) -> Dataset:
@@ -80,18 +80,46 @@ def data_directory(config: DataConfig) -> Path:
     return Path(pooch.os_cache("feddst"))
 
 
-def _load_folder(config: DataConfig) -> Dataset:
-    if not config.root:
-        raise OptionError("data.root must name an image directory or tar archive when data.dataset is folder")
-    return load_folder(Path(config.root).expanduser())
+@register
+class MNIST(DataSource):
+    """In the package."""
+
+    name = "mnist"
+
+    def load(self, config: DataConfig) -> Dataset:
+        return load_mnist()
 
 
-LOADERS: dict[str, Callable[[DataConfig], Dataset]] = {
-    "mnist": lambda config: load_mnist(),
-    "cifar10": lambda config: load_cifar(CIFAR10, data_directory(config)),
-    "cifar100": lambda config: load_cifar(CIFAR100, data_directory(config)),
-    "folder": _load_folder,
-}
+@register
+class Cifar10(DataSource):
+    """Downloaded, or found on the disk."""
+
+    name = "cifar10"
+
+    def load(self, config: DataConfig) -> Dataset:
+        return load_cifar(CIFAR10, data_directory(config))
+
+
+@register
+class Cifar100(DataSource):
+    """Downloaded, or found on the disk."""
+
+    name = "cifar100"
+
+    def load(self, config: DataConfig) -> Dataset:
+        return load_cifar(CIFAR100, data_directory(config))
+
+
+@register
+class Folder(DataSource):
+    """A folder or tar archive of one's own."""
+
+    name = "folder"
+
+    def load(self, config: DataConfig) -> Dataset:
+        if not config.root:
+            raise OptionError("data.root must name an image directory or tar archive when data.dataset is folder")
+        return load_folder(Path(config.root).expanduser())
 
 
 def _describe(config: DataConfig) -> str:

@@ -14,7 +14,7 @@ from feddst.engines.base import (
 )
 from feddst.engines.processes import ProcessEngine
 from feddst.engines.reference import ReferenceEngine
-from feddst.engines.select import ENGINES, EngineConfig, MakeEngine, make_engine, register
+from feddst.engines.select import ENGINES, EngineConfig, EngineKind, make_engine
 
 __all__ = [
     "ENGINES",
@@ -24,14 +24,13 @@ __all__ = [
     "Deliver",
     "Engine",
     "EngineConfig",
+    "EngineKind",
     "Evaluation",
     "Exam",
-    "MakeEngine",
     "Member",
     "ProcessEngine",
     "Receipt",
     "ReferenceEngine",
     "Tally",
     "make_engine",
-    "register",
 ]

@@ -15,12 +15,12 @@ import torch
 from torch import nn
 
 from feddst.clients.task import Assignment
+from feddst.core.registry import known_here
 from feddst.data import Dataset
 from feddst.engines.base import Deliver, Evaluation, Exam
 from feddst.engines.reference import CHUNK, joined
 from feddst.engines.worker import Chunk, Load, Request, Setup, receive, send
 from feddst.errors import TrainingError
-from feddst.wire import CODECS
 
 
 class ProcessEngine:
@@ -33,7 +33,7 @@ class ProcessEngine:
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="feddst-worker")
         for worker in self._workers:
             assert worker.stdin is not None
-            send(worker.stdin, Setup(module, _test_part(dataset), tuple(CODECS.values())))
+            send(worker.stdin, Setup(module, _test_part(dataset), known_here()))
             self._idle.put(worker)
 
     def train(self, assignments: Sequence[Assignment], deliver: Deliver) -> None:
@@ -75,7 +75,7 @@ class ProcessEngine:
 def can_travel(module: nn.Module) -> bool:
     """Whether a fresh process can rebuild this module and our codecs: not what lives in the user's script."""
     try:
-        return b"__main__" not in pickle.dumps((module, tuple(CODECS.values())))
+        return b"__main__" not in pickle.dumps((module, known_here()))
     except Exception:
         return False
 

@@ -3,14 +3,15 @@
 import copy
 import logging
 import os
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import nn
 
+from feddst.core import Registry, register
 from feddst.data import Dataset
 from feddst.engines.base import AnyEngine, Engine
 from feddst.engines.native.chain import UnsupportedModelError, read_chain
@@ -19,32 +20,28 @@ from feddst.engines.processes import ProcessEngine, can_travel
 from feddst.engines.reference import ReferenceEngine
 from feddst.engines.stacked.engine import StackedEngine
 from feddst.errors import OptionError
-from feddst.options import hint, one_of, option
+from feddst.options import option
 
 log = logging.getLogger(__name__)
 
 _SAID_AT = ContextVar("said_at", default=logging.WARNING)
 """The level at which it is said that another engine stands in."""
 
-MakeEngine = Callable[["EngineConfig", nn.Module, Dataset], AnyEngine]
-"""Makes an engine for a network, which it may overwrite, and for the data set it is tested on."""
 
-ENGINES: dict[str, MakeEngine] = {}
+class EngineKind(ABC):
+    """A kind of engine: a value of `engine.kind`, and what makes one."""
+
+    registry: "ClassVar[Registry[EngineKind]]"
+    name: ClassVar[str]
+
+    @abstractmethod
+    def make(self, config: "EngineConfig", module: nn.Module, dataset: Dataset) -> AnyEngine:
+        """An engine for a network, which it may overwrite, and for the data set it is tested on."""
+
+
+ENGINES: Registry[EngineKind] = Registry("kind of engine", EngineKind)
 """What makes an engine, by the name a user types."""
-
-
-def register(kind: str) -> Callable[[MakeEngine], MakeEngine]:
-    """Make an engine known under this name: decorates a function that makes one."""
-    if not isinstance(kind, str):
-        raise TypeError(f"an engine is registered under a name, as @register('name') does, got {kind!r}")
-    if kind in ENGINES:
-        raise ValueError(f"an engine of kind {kind} is registered already")
-
-    def keep(make: MakeEngine) -> MakeEngine:
-        ENGINES[kind] = make
-        return make
-
-    return keep
+EngineKind.registry = ENGINES
 
 
 @dataclass(frozen=True)
@@ -86,48 +83,62 @@ def make_engine(
 
     If it cannot, another does, which is logged at the level `said_at`: once a run is enough, not for each client.
     """
-    if config.kind not in ENGINES:
-        raise OptionError(f"engine.kind must be {one_of(ENGINES)}, got {config.kind!r}{hint(config.kind, ENGINES)}")
+    kind = ENGINES.named(config.kind, "engine.kind")
     before = _SAID_AT.set(said_at)
     try:
-        return ENGINES[config.kind](config, copy.deepcopy(module), dataset)
+        return kind.make(config, copy.deepcopy(module), dataset)
     finally:
         _SAID_AT.reset(before)
 
 
-@register("native")
-def _native(config: EngineConfig, module: nn.Module, dataset: Dataset) -> AnyEngine:
-    if config.torch_device().type == "cpu":
+@register
+class Native(EngineKind):
+    """Compiled sparse kernels."""
+
+    name = "native"
+
+    def make(self, config: EngineConfig, module: nn.Module, dataset: Dataset) -> AnyEngine:
+        if config.torch_device().type == "cpu":
+            try:
+                return _native_engine(module, dataset, config.workers or cores())
+            except UnsupportedModelError as reason:
+                line = "training with PyTorch: %s. This is slower, and the result is of the same kind"
+                log.log(_SAID_AT.get(), line, reason)
+        return Reference().make(config, module, dataset)
+
+
+@register
+class Reference(EngineKind):
+    """PyTorch, on all cores."""
+
+    name = "reference"
+
+    def make(self, config: EngineConfig, module: nn.Module, dataset: Dataset) -> AnyEngine:
+        device, workers = config.torch_device(), config.workers or cores()
+        if device.type == "cuda" or workers == 1:
+            return ReferenceEngine(module, dataset, device)
+        if not can_travel(module):
+            log.warning(
+                "the model or something registered cannot be rebuilt in worker processes, so one process trains all "
+                "clients: put its class into a module of its own, or set engine.workers to 1 to be spared this line"
+            )
+            return ReferenceEngine(module, dataset, device)
+        return ProcessEngine(module, dataset, workers)
+
+
+@register
+class Stacked(EngineKind):
+    """All clients side by side."""
+
+    name = "stacked"
+
+    def make(self, config: EngineConfig, module: nn.Module, dataset: Dataset) -> AnyEngine:
+        device, exact = config.torch_device(), config.precision == "float32"
         try:
-            return _native_engine(module, dataset, config.workers or cores())
+            return StackedEngine(module, dataset, device, config.models, exact=exact)
         except UnsupportedModelError as reason:
-            line = "training with PyTorch: %s. This is slower, and the result is of the same kind"
-            log.log(_SAID_AT.get(), line, reason)
-    return _reference(config, module, dataset)
-
-
-@register("reference")
-def _reference(config: EngineConfig, module: nn.Module, dataset: Dataset) -> AnyEngine:
-    device, workers = config.torch_device(), config.workers or cores()
-    if device.type == "cuda" or workers == 1:
-        return ReferenceEngine(module, dataset, device)
-    if not can_travel(module):
-        log.warning(
-            "the model or a codec cannot be rebuilt in worker processes, so one process trains all clients: "
-            "put its class into a module of its own, or set engine.workers to 1 to be spared this line"
-        )
-        return ReferenceEngine(module, dataset, device)
-    return ProcessEngine(module, dataset, workers)
-
-
-@register("stacked")
-def _stacked(config: EngineConfig, module: nn.Module, dataset: Dataset) -> AnyEngine:
-    device, exact = config.torch_device(), config.precision == "float32"
-    try:
-        return StackedEngine(module, dataset, device, config.models, exact=exact)
-    except UnsupportedModelError as reason:
-        log.warning("training one client after another: %s", reason)
-    return _reference(config, module, dataset)
+            log.warning("training one client after another: %s", reason)
+        return Reference().make(config, module, dataset)
 
 
 def _native_engine(module: nn.Module, dataset: Dataset, workers: int) -> Engine:

@@ -17,21 +17,21 @@ import torch
 from torch import Tensor, nn
 
 from feddst.clients.task import Assignment
+from feddst.core.registry import learn
 from feddst.data import Dataset
 from feddst.engines.base import Exam
 from feddst.engines.reference import ReferenceEngine
-from feddst.wire import CODECS, ValueCodec, register
 
 _LENGTH = struct.Struct("<Q")
 
 
 @dataclass(frozen=True)
 class Setup:
-    """The first request: what to work with. `codecs` are those that this process knows."""
+    """The first request: what to work with. `known` are the objects that the parent's registries have."""
 
     module: nn.Module
     dataset: Dataset
-    codecs: tuple[ValueCodec, ...]
+    known: list[tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,7 @@ class Worker:
     """Answers requests one by one."""
 
     def __init__(self, setup: Setup) -> None:
-        for codec in setup.codecs:
-            if codec.name not in CODECS:
-                register(codec)
+        learn(setup.known)
         self._engine = ReferenceEngine(setup.module, setup.dataset, torch.device("cpu"))
         self._exam = Exam({})
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Literal, Protocol, Self
 
+from feddst.core import Registry
 from feddst.runtime.metrics import Row
 from feddst.runtime.run import Run
 from feddst.studies.compare import Turn
@@ -52,6 +53,7 @@ class Log(ABC):
     it is over, what is missing is tried once more. `tell` hears of what takes long.
     """
 
+    registry: "ClassVar[Registry[type[Log]]]"
     name: ClassVar[str]
     every: ClassVar[float] = 0.0
 
@@ -127,6 +129,11 @@ class Log(ABC):
                 warnings.warning("the %s log of %s cannot be written: %s; the run goes on", self.name, run.name, reason)
             return False
         return True
+
+
+LOGS: Registry[type[Log]] = Registry("log", Log, classes=True)
+"""Every log, by the name a user types."""
+Log.registry = LOGS
 
 
 def _write(followed: _Followed) -> None:

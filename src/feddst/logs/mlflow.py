@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import feddst
+from feddst.core import register
 from feddst.errors import OptionError
 from feddst.logs.log import Ending, Log, warnings
 from feddst.logs.mlflow_quiet import mannered
@@ -35,6 +36,7 @@ _METRICS, _PARAMS = 1000, 100
 """How many of them one request may hold."""
 
 
+@register
 class MLflow(Log):
     """Logs the config as parameters, the numbers of each round by step, and in the end the config and the summary.
 
@@ -42,7 +44,7 @@ class MLflow(Log):
     experiment is else `feddst`. A run that is resumed goes on in the same run of MLflow's.
     """
 
-    name = "MLflow"
+    name = "mlflow"
     every = 1.0
 
     def __init__(self, tracking_uri: str = "", experiment: str = "") -> None:

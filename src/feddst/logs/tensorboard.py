@@ -12,6 +12,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
+from feddst.core import register
 from feddst.errors import OptionError
 from feddst.logs.log import Ending, Log
 from feddst.logs.scalars import ALWAYS, GROUPS, scalars
@@ -30,6 +31,7 @@ _NAME = "events.out.tfevents."
 """How the names of event files begin."""
 
 
+@register
 class TensorBoard(Log):
     """Writes scalars by round, and the config as text.
 
@@ -37,7 +39,7 @@ class TensorBoard(Log):
     in which it goes on when it is resumed.
     """
 
-    name = "TensorBoard"
+    name = "tensorboard"
 
     def __init__(self, directory: str | Path | None = None) -> None:
         super().__init__()

@@ -3,8 +3,9 @@
 import dataclasses
 import inspect
 import re
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, get_type_hints
 
+from feddst.core import Registry
 from feddst.methods.base import Card, Method
 from feddst.methods.fedavg import FedAvg, FedAvgM, FedAvgMServer, ServerMomentum
 from feddst.methods.feddst import Ballot, FedDST, FedDSTProx, RandomMaskProx
@@ -30,40 +31,8 @@ from feddst.methods.signsgd import SignSGD, Votes
 from feddst.methods.sprout import Sprout, Sprouting
 from feddst.options import flatten
 
-M = TypeVar("M", bound=type[Method])
-
 _NAME = re.compile(r"\w+([+.-]\w+)*")
 """What can be typed in a list of methods, with options of its own after a colon, and be a directory's name."""
-
-METHODS: dict[str, type[Method]] = {
-    method.name: method
-    for method in (
-        FedAvg,
-        FedAvgM,
-        FedAvgMServer,
-        FedProx,
-        FedAdagrad,
-        FedAdam,
-        FedYogi,
-        RandomMask,
-        RandomMaskProx,
-        RandomMaskAdam,
-        SNIP,
-        GraSP,
-        PruneFL,
-        FedDST,
-        FedDSTProx,
-        FedDSTAdagrad,
-        FedDSTAdam,
-        FedDSTYogi,
-        Sprout,
-        SproutAdam,
-        LotteryFL,
-        LGFedAvg,
-        SignSGD,
-    )
-}
-"""Every method by the name a user types."""
 
 
 def groups_of(method: type[Method]) -> dict[str, Any]:
@@ -89,31 +58,66 @@ def default_group(method: type[Method], name: str, kind: Any) -> Any:
     return kind() if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
-def register(method: M) -> M:
-    """Make a method of your own known under its name, as a decorator of its class.
+class Methods(Registry[type[Method]]):
+    """Whose fields are groups of options, which every run's config then has."""
 
-    Its fields are groups of options: those of other methods, by the same names, or its own, which every run's config
-    then has. The default that a field has is the method's own: it counts unless an option is set.
-    """
-    if not (inspect.isclass(method) and issubclass(method, Method)) or inspect.isabstract(method):
-        raise TypeError(f"a method must be a class that implements feddst.methods.Method, got {method!r}")
-    missing = [name for name in ("name", "summary", "card") if name not in vars(method)]
-    if missing:
-        raise TypeError(f"{method.__name__} must say its own {' and '.join(missing)}")
-    if not isinstance(method.name, str) or not _NAME.fullmatch(method.name):
-        raise ValueError(f"the name of a method must be letters, digits and + - . _ between them, got {method.name!r}")
-    if method.name in METHODS:
-        raise ValueError(f"a method named {method.name} is registered already: {METHODS[method.name].__name__}")
-    known = {name: kind for other in METHODS.values() for name, kind in groups_of(other).items()}
-    groups = groups_of(method)
-    for name, kind in groups.items():
-        if kind is not known.get(name, kind):
+    def admit(self, item: Any) -> None:
+        """A method's fields are groups of other methods, by the same names, or its own.
+
+        The default that a field has is the method's own: it counts unless an option is set.
+        """
+        if not (inspect.isclass(item) and issubclass(item, Method)) or inspect.isabstract(item):
+            raise TypeError(f"a method must be a class that implements feddst.methods.Method, got {item!r}")
+        missing = [name for name in ("name", "summary", "card") if name not in vars(item)]
+        if missing:
+            raise TypeError(f"{item.__name__} must say its own {' and '.join(missing)}")
+        if not isinstance(item.name, str) or not _NAME.fullmatch(item.name):
             raise ValueError(
-                f"{method.__name__}.{name} must be the group {known[name]}, as in other methods, got {kind}"
+                f"the name of a method must be letters, digits and + - . _ between them, got {item.name!r}"
             )
-    OwnGroups.declare({name: kind for name, kind in groups.items() if name not in known})
-    METHODS[method.name] = method
-    return method
+        if item.name in self:
+            raise ValueError(f"a method named {item.name} is registered already: {self[item.name].__name__}")
+        known = {name: kind for other in self.values() for name, kind in groups_of(other).items()}
+        groups = groups_of(item)
+        for name, kind in groups.items():
+            if kind is not known.get(name, kind):
+                raise ValueError(
+                    f"{item.__name__}.{name} must be the group {known[name]}, as in other methods, got {kind}"
+                )
+        OwnGroups.declare({name: kind for name, kind in groups.items() if name not in known})
+
+
+METHODS = Methods("method", Method, classes=True)
+"""Every method by the name a user types."""
+Method.registry = METHODS
+METHODS.update(
+    (method.name, method)
+    for method in (
+        FedAvg,
+        FedAvgM,
+        FedAvgMServer,
+        FedProx,
+        FedAdagrad,
+        FedAdam,
+        FedYogi,
+        RandomMask,
+        RandomMaskProx,
+        RandomMaskAdam,
+        SNIP,
+        GraSP,
+        PruneFL,
+        FedDST,
+        FedDSTProx,
+        FedDSTAdagrad,
+        FedDSTAdam,
+        FedDSTYogi,
+        Sprout,
+        SproutAdam,
+        LotteryFL,
+        LGFedAvg,
+        SignSGD,
+    )
+)
 
 
 __all__ = [
@@ -153,5 +157,4 @@ __all__ = [
     "SproutAdam",
     "Sprouting",
     "Votes",
-    "register",
 ]

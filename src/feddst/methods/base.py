@@ -13,6 +13,7 @@ from feddst.core import (
     ClientState,
     InitialModel,
     LocalTraining,
+    Registry,
     ServerState,
     SparseSum,
     Tensors,
@@ -47,6 +48,7 @@ class Method(ABC):
     to one that `reads_squares`.
     """
 
+    registry: "ClassVar[Registry[type[Method]]]"
     name: ClassVar[str]
     summary: ClassVar[str]
     card: ClassVar[Card]

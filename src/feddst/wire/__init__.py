@@ -1,7 +1,7 @@
 """A sparse model as bytes, and back: the format is in docs/wire.md."""
 
 from feddst.wire.broadcast import Downlink, Inbox, Parcel, decode_broadcast, decode_reference
-from feddst.wire.codecs import CODECS, broadcast_codecs, general_codecs, nominal_bits, register
+from feddst.wire.codecs import CODECS, broadcast_codecs, general_codecs, nominal_bits
 from feddst.wire.config import WireConfig
 from feddst.wire.history import MaskHistory
 from feddst.wire.layout import Field, Layout, model_layout, update_layout
@@ -35,6 +35,5 @@ __all__ = [
     "mask_bytes",
     "model_layout",
     "nominal_bits",
-    "register",
     "update_layout",
 ]

@@ -1,14 +1,35 @@
 """Every value codec by name and by its code in the header."""
 
-from feddst.errors import OptionError, WireError
-from feddst.options import hint, one_of
+from typing import Any
+
+from feddst.core import Registry
+from feddst.errors import WireError
 from feddst.wire.largest import Largest, Largest8, Largest16, Largest32
 from feddst.wire.quantise import Quantised2, Quantised4, Quantised8
 from feddst.wire.sign import Sign
 from feddst.wire.values import BFloat16, Float16, Float32, ValueCodec
 
-CODECS: dict[str, ValueCodec] = {
-    codec.name: codec
+OTHERS = range(128, 256)
+"""The codes of codecs that come from elsewhere: those below are this package's, now and later."""
+
+
+class Codecs(Registry[ValueCodec]):
+    """Known by their code too, which tells whose they are."""
+
+    def admit(self, item: Any) -> None:
+        super().admit(item)
+        for other in self.values():
+            if item.name == other.name or item.code == other.code:
+                raise ValueError(f"a value codec named {other.name} with code {other.code} is registered already")
+        if item.code not in OTHERS:
+            raise ValueError(f"the code of a value codec must be in [{OTHERS[0]}, {OTHERS[-1]}], got {item.code}")
+
+
+CODECS = Codecs("value codec", ValueCodec, travels=True)
+"""Every value codec by the name a user types."""
+ValueCodec.registry = CODECS
+CODECS.update(
+    (codec.name, codec)
     for codec in (
         Float32(),
         BFloat16(),
@@ -21,30 +42,12 @@ CODECS: dict[str, ValueCodec] = {
         Largest32(),
         Sign(),
     )
-}
-"""Every value codec by the name a user types."""
-
-OTHERS = range(128, 256)
-"""The codes of codecs that come from elsewhere: those below are this package's, now and later."""
-
-
-def register(codec: ValueCodec) -> None:
-    """Make a codec of your own known under its name and code; both ends must do so."""
-    if not isinstance(codec, ValueCodec):
-        raise TypeError(f"a value codec must be an instance of a class that implements ValueCodec, got {codec!r}")
-    for other in CODECS.values():
-        if codec.name == other.name or codec.code == other.code:
-            raise ValueError(f"a value codec named {other.name} with code {other.code} is registered already")
-    if codec.code not in OTHERS:
-        raise ValueError(f"the code of a value codec must be in [{OTHERS[0]}, {OTHERS[-1]}], got {codec.code}")
-    CODECS[codec.name] = codec
+)
 
 
 def codec_named(name: str, option: str) -> ValueCodec:
     """The codec that an option names."""
-    if name not in CODECS:
-        raise OptionError(f"{option} must be {one_of(CODECS)}, got {name!r}{hint(name, CODECS)}")
-    return CODECS[name]
+    return CODECS.named(name, option)
 
 
 def general_codecs() -> dict[str, ValueCodec]:

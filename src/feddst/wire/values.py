@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from feddst.core import Registry
+
 
 class ValueCodec(ABC):
     """Turns a list of flat float32 tensors into bytes and back; how long each tensor is, both ends know.
@@ -18,6 +20,7 @@ class ValueCodec(ABC):
     value's fate is its own, and 0 stays 0.
     """
 
+    registry: "ClassVar[Registry[ValueCodec]]"
     name: ClassVar[str]
     code: ClassVar[int]
     relative: ClassVar[bool] = False

@@ -24,7 +24,7 @@ from benchmarks.peers.runners import FRAMEWORKS, Ours, Peer, RunnerError, Task, 
 from benchmarks.rivals.job import Client, Training, accuracy, make_job, read_job, write_job
 from benchmarks.rivals.torch_processes import ALLOCATOR, TorchProcesses, image_order
 from feddst.data import Dataset
-from feddst.data.sources import LOADERS
+from feddst.data.config import SOURCES
 from feddst.errors import OptionError
 from feddst.models.paper import cifar10_cnn, mnist_cnn
 
@@ -228,7 +228,7 @@ def task(monkeypatch: pytest.MonkeyPatch) -> Task:
     labels = np.arange(200) % 4
     images = (draws.normal(size=(200, 1, 14, 14)) + labels[:, None, None, None]).astype("float32")
     data = Dataset.from_arrays((images[:160], labels[:160]), (images[160:], labels[160:]), name="mnist")
-    monkeypatch.setitem(LOADERS, "mnist", lambda config: data)
+    monkeypatch.setattr(SOURCES["mnist"], "load", lambda config: data)
     return make_task(clients=2, epochs=1, rounds=3, workers=1, seed=0)
 
 

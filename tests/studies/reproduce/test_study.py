@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from feddst.data import Dataset
-from feddst.data.sources import LOADERS
+from feddst.data.config import SOURCES
 from feddst.errors import CheckpointError, OptionError
 from feddst.options import updated
 from feddst.runtime import run
@@ -112,7 +112,7 @@ def test_a_study_may_get_rows_but_not_lose_those_it_has_runs_of(
 def test_rows_with_copies_and_without_share_the_images_loaded(
     file: Path, tmp_path: Path, small_mnist: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(LOADERS, "mnist", lambda config: small_mnist)
+    monkeypatch.setattr(SOURCES["mnist"], "load", lambda config: small_mnist)
     file.write_text(STUDY.replace('method = "randommask"', 'method = "randommask", data.copies = 2'))
     config = asked(file, rounds=1, seeds=1)
     record = reproduce(config, out=tmp_path / "out", changes=OTHERS, overseer=Listener())

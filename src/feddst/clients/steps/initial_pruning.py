@@ -13,14 +13,15 @@ from feddst.clients.client import Client, refuse_diverged, train_batch_by_batch
 from feddst.clients.steps.squares import Squares, gather
 from feddst.core import ClientPlan, Masks, Tensors, count_active, minibatches
 from feddst.core.model import LayerTimes
-from feddst.core.step import ClientStep, register_step
+from feddst.core.registry import register
+from feddst.core.step import ClientStep
 from feddst.errors import WireError
 from feddst.sparsity.reconfiguration import reconfigure
 
 MOST_ROUNDS = 100_000
 
 
-@register_step
+@register
 @dataclass(frozen=True)
 class InitialPruning(ClientStep):
     """PruneFL's first stage, by one client alone and instead of its epochs: rounds of training and pruning.

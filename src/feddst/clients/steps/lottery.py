@@ -12,14 +12,15 @@ from torch import Tensor, nn
 from feddst.clients.client import Beginning
 from feddst.clients.task import Job
 from feddst.core import ClientState, Masks, Tensors, count_active, generator, masked
-from feddst.core.step import ClientStep, MaskBounds, register_step
+from feddst.core.registry import register
+from feddst.core.step import ClientStep, MaskBounds
 from feddst.models import load
 from feddst.sparsity import drop_smallest
 
 _MASK = "mask/"
 
 
-@register_step
+@register
 @dataclass(frozen=True)
 class LotteryPruning(ClientStep):
     """A client's own sparse network, found as a lottery ticket before the training of a round.

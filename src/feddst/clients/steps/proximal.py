@@ -5,11 +5,12 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from feddst.core.step import ClientStep, register_step
+from feddst.core.registry import register
+from feddst.core.step import ClientStep
 from feddst.options import option, validate
 
 
-@register_step
+@register
 @dataclass(frozen=True)
 class Proximal(ClientStep):
     """FedProx's penalty μ/2·‖θ − θ^r‖² on leaving the received model."""

@@ -14,7 +14,8 @@ from torch import Tensor
 from feddst.clients.client import Client
 from feddst.core import ClientPlan, Masks, Tensors, generator
 from feddst.core.minibatches import Indices
-from feddst.core.step import ClientStep, MaskBounds, register_step
+from feddst.core.registry import register
+from feddst.core.step import ClientStep, MaskBounds
 from feddst.core.tensors import count_kept, positions_in
 from feddst.options import option, validate
 from feddst.sparsity import drop_smallest, grow_from_any, grow_largest
@@ -37,7 +38,7 @@ class Growth:
     )
 
 
-@register_step
+@register
 @dataclass(frozen=True)
 class Readjust(ClientStep):
     """Drop `drop[layer]` active weights of each layer, then grow back to `budgets[layer]`.

@@ -16,13 +16,14 @@ from feddst.clients.steps.squares import Squares, gather
 from feddst.clients.task import Job
 from feddst.core import ClientPlan, LocalTraining, Tensors, generator, minibatches
 from feddst.core.minibatches import Indices, balanced
-from feddst.core.step import ClientStep, register_step
+from feddst.core.registry import register
+from feddst.core.step import ClientStep
 from feddst.errors import DivergenceError, ModelError, WireError
 
 _ATTENTION = threading.Lock()
 
 
-@register_step
+@register
 @dataclass(frozen=True)
 class Report(ClientStep):
     """One more tensor for each parameter to send back, dense.

@@ -1,0 +1,78 @@
+"""What is known by name: the built-in things of each kind, and those that others add, all in the same way."""
+
+from inspect import isabstract, isclass
+from typing import Any, Generic, TypeVar
+
+from feddst.errors import OptionError
+from feddst.options import hint, one_of
+
+T = TypeVar("T")
+A = TypeVar("A")
+
+
+class Registry(dict[str, T], Generic[T]):
+    """Everything of one kind, by the name that a user types.
+
+    A kind has a base class, whose attribute `registry` is this. Of some kinds `classes` are kept, of the others
+    objects: a class that is registered is called without arguments then. What `travels` is told to worker processes.
+    """
+
+    def __init__(self, what: str, base: type[Any], *, classes: bool = False, travels: bool = False) -> None:
+        super().__init__()
+        self.what = what
+        self.base = base
+        self.classes = classes
+        if travels:
+            _TRAVELLING.append(self)
+
+    def register(self, item: A) -> A:
+        """Make a class or an object known under its `name`."""
+        kept: Any = item() if isclass(item) and not self.classes and not isabstract(item) else item
+        self.admit(kept)
+        if not isinstance(name := getattr(kept, "name", None), str) or not name:
+            raise TypeError(f"the name of a {self.what} must be text, got {name!r}")
+        if name in self:
+            known: Any = self[name]
+            kind = known if isclass(known) else type(known)
+            raise ValueError(f"a {self.what} named {name} is registered already: {kind.__name__}")
+        self[name] = kept
+        return item
+
+    def admit(self, item: Any) -> None:
+        """Raise if this cannot be one of them."""
+        fits = isclass(item) and issubclass(item, self.base) if self.classes else isinstance(item, self.base)
+        if not fits or isabstract(item):
+            raise TypeError(f"a {self.what} must be a class that implements {self.base.__name__}, got {item!r}")
+
+    def named(self, name: str, option: str) -> T:
+        """The one that an option names; raises `OptionError` with the nearest name."""
+        if name not in self:
+            raise OptionError(f"{option} must be {one_of(self)}, got {name!r}{hint(name, self)}")
+        return self[name]
+
+
+_TRAVELLING: list[Registry[Any]] = []
+
+
+def known_here() -> list[tuple[Any, ...]]:
+    """The objects that worker processes must know as well."""
+    return [tuple(registry.values()) for registry in _TRAVELLING]
+
+
+def learn(known: list[tuple[Any, ...]]) -> None:
+    """Know what the parent process knows."""
+    for registry, objects in zip(_TRAVELLING, known, strict=True):
+        for one in objects:
+            registry.setdefault(one.name, one)
+
+
+def register(item: A) -> A:
+    """Make something of your own known under its `name`: a class, as its decorator, or an object.
+
+    It is a `Method`, `ClientStep`, `Objective`, `LocalOptimizer`, `Schedule`, `Aggregator`, `DataSource`, `ValueCodec`,
+    `EngineKind` or `Log`. Both ends of a network must do so; a plugin does it wherever `feddst` is imported.
+    """
+    registry = getattr(item, "registry", None)
+    if not isinstance(registry, Registry):
+        raise TypeError(f"what is registered must implement a base class of feddst, such as Method, got {item!r}")
+    return registry.register(item)
