@@ -50,3 +50,7 @@ class FlowerError(FeddstError):
 
 class AuditError(FeddstError):
     """What was counted or added up without being sent is not what was sent: an error in this package."""
+
+
+class UnsupportedModelError(Exception):
+    """The module is not a chain of layers that the kernels know; says which layer is the reason."""

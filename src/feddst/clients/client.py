@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from feddst.clients.task import Job, Outcome
-from feddst.core import ClientStep, Masks, Positions, Tensors, Update, minibatches
+from feddst.core import OBJECTIVES, ClientStep, Masks, Objective, Positions, Tensors, Update, minibatches
 from feddst.core.minibatches import Indices
 from feddst.errors import DivergenceError
 
@@ -20,16 +20,21 @@ from feddst.errors import DivergenceError
 class Client(ABC):
     """A client in the middle of its round.
 
-    `velocity` is SGD's momentum, new each round. Where an engine keeps both elsewhere while it trains, `params` and
-    `velocity` are up to date after `expose`, and what was changed in them counts from `adopt` on. `scratch` is where
-    steps remember, by a name of theirs, what they need later in the round.
+    `slots` are what the optimizer remembers of each parameter, by the slot's name, new each round. Where an engine
+    keeps both elsewhere while it trains, `params` and `slots` are up to date after `expose`, and what was changed in
+    them counts from `adopt` on. `scratch` is where steps remember, by a name of theirs, what they need later.
     """
 
     job: Job
     masks: Masks
     params: dict[str, Tensor]
-    velocity: dict[str, Tensor]
+    slots: dict[str, dict[str, Tensor]]
     scratch: dict[str, Any] = field(init=False, default_factory=dict)
+
+    @property
+    def objective(self) -> Objective:
+        """What it minimises."""
+        return OBJECTIVES[self.job.plan.local.objective]
 
     @property
     def draw(self) -> tuple[int, int, int]:
@@ -56,7 +61,7 @@ class Client(ABC):
 
     @abstractmethod
     def expose(self) -> None:
-        """Bring `params` and `velocity` up to date."""
+        """Bring `params` and `slots` up to date."""
 
     @abstractmethod
     def final(self, positions: Positions | None) -> dict[str, Tensor]:
@@ -67,7 +72,7 @@ class Client(ABC):
 
     @abstractmethod
     def adopt(self, masks: Masks) -> None:
-        """Go on with these masks, and with `params` and `velocity` as they are."""
+        """Go on with these masks, and with `params` and `slots` as they are."""
 
     def after_epoch(self, step: ClientStep, last_batch: Indices) -> None:
         """Carry out what a step does after an epoch that ended with this minibatch."""

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from feddst.clients.client import Client, beginning, outcome, train
 from feddst.clients.task import Job, Outcome
-from feddst.core import Masks, Positions, Tensors, packed, positions_of
+from feddst.core import OPTIMIZERS, LocalOptimizer, Masks, Positions, Tensors, packed, positions_of
 from feddst.core.keys import torch_seed
 from feddst.core.minibatches import Indices
 from feddst.models import load, persistent_buffers
@@ -22,6 +21,8 @@ class TorchClient(Client):
 
     module: nn.Module
     received: Tensors
+    optimizer: LocalOptimizer
+    taken: int = 0
 
     def epochs(self, epochs: Sequence[Sequence[Indices]]) -> list[float]:
         return [self._epoch(batches) for batches in epochs]
@@ -34,9 +35,9 @@ class TorchClient(Client):
         return float(total)
 
     def step(self, batch: Tensor) -> Tensor:
-        """One SGD step on the images `batch` (int64 indices); returns the loss before it."""
+        """One step of the optimizer on the images `batch` (int64 indices); returns the loss before it."""
         plan = self.job.plan
-        loss = F.cross_entropy(self.module(self.job.inputs[batch]), self.job.labels[batch])
+        loss = self.objective.loss(self.module(self.job.inputs[batch]), self.job.labels[batch])
         with torch.no_grad():
             for name, g in self._gradients(loss).items():
                 theta = self.params[name]
@@ -46,7 +47,9 @@ class TorchClient(Client):
                     one.at_gradient(step, theta, self.received[name])
                 if name in self.masks:
                     step.mul_(self.masks[name])
-                theta.sub_(self.velocity[name].mul_(plan.local.momentum).add_(step), alpha=plan.local.lr)
+                slots = {slot: kept[name] for slot, kept in self.slots.items()}
+                self.optimizer.step(theta, step, slots, plan.local, self.taken)
+        self.taken += 1
         return loss.detach()
 
     def mean_gradient(self, images: Tensor, temperature: float = 1.0) -> dict[str, Tensor]:
@@ -54,7 +57,7 @@ class TorchClient(Client):
         total = {name: torch.zeros_like(value) for name, value in self.params.items()}
         for chunk in torch.split(images, 256):
             outputs = self.module(self.job.inputs[chunk]) / temperature
-            loss = F.cross_entropy(outputs, self.job.labels[chunk], reduction="sum")
+            loss = self.objective.loss(outputs, self.job.labels[chunk], "sum")
             for name, g in self._gradients(loss).items():
                 total[name] += g / len(images)
         self.module.train()
@@ -91,13 +94,15 @@ def train_client(module: nn.Module, job: Job) -> Outcome:
     load(module, begun.weights, job.broadcast.buffers)
     module.train()
     params: dict[str, Tensor] = dict(module.named_parameters())
+    optimizer = OPTIMIZERS[job.plan.local.optimizer]
     client = TorchClient(
         job=begun.job,
         masks={name: mask.to(device) for name, mask in begun.masks.items()},
         params=params,
-        velocity={name: torch.zeros_like(value) for name, value in params.items()},
+        slots={slot: {name: torch.zeros_like(value) for name, value in params.items()} for slot in optimizer.slots},
         module=module,
         received={name: value.detach().clone() for name, value in params.items()},
+        optimizer=optimizer,
     )
     cuda = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=cuda), lone_images(module, f"client {job.client}"):

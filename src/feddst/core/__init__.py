@@ -3,6 +3,8 @@
 from feddst.core.keys import generator
 from feddst.core.minibatches import minibatches
 from feddst.core.model import InitialModel, Layer
+from feddst.core.objective import OBJECTIVES, Objective
+from feddst.core.optimizer import OPTIMIZERS, SCHEDULES, LocalOptimizer, Schedule
 from feddst.core.plan import ClientPlan, LocalTraining
 from feddst.core.registry import Registry, register
 from feddst.core.sparse_sum import SparseSum
@@ -24,6 +26,9 @@ from feddst.core.tensors import (
 from feddst.core.update import ClientState, Key, Place, Stack, Update
 
 __all__ = [
+    "OBJECTIVES",
+    "OPTIMIZERS",
+    "SCHEDULES",
     "Broadcast",
     "ClientPlan",
     "ClientState",
@@ -31,12 +36,15 @@ __all__ = [
     "InitialModel",
     "Key",
     "Layer",
+    "LocalOptimizer",
     "LocalTraining",
     "MaskBounds",
     "Masks",
+    "Objective",
     "Place",
     "Positions",
     "Registry",
+    "Schedule",
     "ServerState",
     "SparseSum",
     "Stack",

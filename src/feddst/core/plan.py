@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, TypeVar
 
+from feddst.core.objective import OBJECTIVES
+from feddst.core.optimizer import OPTIMIZERS, SCHEDULES
 from feddst.core.step import ClientStep, MaskBounds
 from feddst.options import option
 
@@ -13,7 +15,7 @@ S = TypeVar("S", bound=ClientStep)
 
 @dataclass(frozen=True)
 class LocalTraining:
-    """SGD on a client's own images."""
+    """Training on a client's own images."""
 
     epochs: int = option(10, "E: passes over a client's images in one round", at_least=1)
     batch: int = option(32, "images in a minibatch", at_least=1)
@@ -23,6 +25,17 @@ class LocalTraining:
     order: Literal["shuffled", "fixed"] = option(
         "shuffled", "minibatches drawn anew each epoch, or (published code) once for the whole run"
     )
+    objective: str = option(
+        "cross-entropy",
+        "what clients minimise; with others than cross-entropy they train in PyTorch, which is slower",
+        among=OBJECTIVES,
+    )
+    optimizer: str = option(
+        "sgd",
+        "what turns gradients into steps; with others than sgd clients train in PyTorch, which is slower",
+        among=OPTIMIZERS,
+    )
+    schedule: str = option("constant", "how the learning rate changes over rounds", among=SCHEDULES)
     weigh_by: Literal["images", "batches", "equal"] = option(
         "images", "a client's weight n_c in the average: its images, (published code) its minibatches, or 1"
     )
@@ -30,6 +43,10 @@ class LocalTraining:
     def weight(self, images: int) -> int:
         """n_c of a client that trains on so many images."""
         return {"images": images, "batches": -(-images // self.batch), "equal": 1}[self.weigh_by]
+
+
+USUAL = LocalTraining()
+"""What is trained where nobody says otherwise."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +71,10 @@ class ClientPlan:
     def adding(self, *steps: ClientStep) -> "ClientPlan":
         """The same plan with more steps."""
         return replace(self, steps=(*self.steps, *steps))
+
+    def at_rate(self, factor: float) -> "ClientPlan":
+        """The same plan with so many times the learning rate."""
+        return self if factor == 1 else replace(self, local=replace(self.local, lr=factor * self.local.lr))
 
     def step(self, kind: type[S]) -> S | None:
         """Its step of this kind, if it has one."""

@@ -15,6 +15,8 @@ import torch
 from torch import nn
 
 from feddst.clients.task import Assignment
+from feddst.core import LocalTraining
+from feddst.core.plan import USUAL
 from feddst.core.registry import known_here
 from feddst.data import Dataset
 from feddst.engines.base import Deliver, Evaluation, Exam
@@ -26,14 +28,14 @@ from feddst.errors import TrainingError
 class ProcessEngine:
     """Hands each assignment to the next idle worker. `close` ends the workers; so does the end of this process."""
 
-    def __init__(self, module: nn.Module, dataset: Dataset, workers: int) -> None:
+    def __init__(self, module: nn.Module, dataset: Dataset, workers: int, local: LocalTraining = USUAL) -> None:
         self._chunks = torch.split(torch.arange(len(dataset.test_labels)), CHUNK)
         self._workers = [_start() for _ in range(workers)]
         self._idle: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="feddst-worker")
         for worker in self._workers:
             assert worker.stdin is not None
-            send(worker.stdin, Setup(module, _test_part(dataset), known_here()))
+            send(worker.stdin, Setup(module, _test_part(dataset), known_here(), local))
             self._idle.put(worker)
 
     def train(self, assignments: Sequence[Assignment], deliver: Deliver) -> None:

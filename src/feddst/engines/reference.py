@@ -5,13 +5,14 @@ from dataclasses import replace
 from functools import partial
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from feddst.clients.exchange import Parcels, answer
 from feddst.clients.reference import train_client
 from feddst.clients.reproducible import reproducible
 from feddst.clients.task import Assignment, Failure, Reply
+from feddst.core import OBJECTIVES, LocalTraining
+from feddst.core.plan import USUAL
 from feddst.data import Dataset
 from feddst.engines.base import Deliver, Evaluation, Exam
 from feddst.models import load
@@ -24,12 +25,13 @@ CHUNK = 500
 class ReferenceEngine:
     """Carries out assignments in `module`, whose tensors it overwrites, on a CPU or a CUDA device."""
 
-    def __init__(self, module: nn.Module, dataset: Dataset, device: torch.device) -> None:
+    def __init__(self, module: nn.Module, dataset: Dataset, device: torch.device, local: LocalTraining = USUAL) -> None:
         example = dataset.inputs(dataset.train_images[:1]).to(device)
         self._layout = layout_for(module.to(device), example)
         self._module = lay_out(module, self._layout)
         self._dataset = dataset
         self._device = device
+        self._objective = OBJECTIVES[local.objective]
 
     def train(self, assignments: Sequence[Assignment], deliver: Deliver) -> None:
         for index, assignment in enumerate(assignments):
@@ -57,8 +59,8 @@ class ReferenceEngine:
         self._module.eval()
         with reproducible(), torch.no_grad():
             outputs = self._module(self._layout(self._dataset.inputs(images).to(self._device)))
-            loss = F.cross_entropy(outputs, labels, reduction="sum")
-        return (outputs.argmax(dim=1) == labels).cpu(), float(loss)
+            loss = self._objective.loss(outputs, labels, "sum")
+        return self._objective.scores(outputs, labels).cpu(), float(loss)
 
     def close(self) -> None:
         """Nothing to let go of."""

@@ -11,15 +11,17 @@ from typing import ClassVar, Literal
 import torch
 from torch import nn
 
-from feddst.core import Registry, register
+from feddst.core import LocalTraining, Registry, register
+from feddst.core.plan import USUAL
 from feddst.data import Dataset
 from feddst.engines.base import AnyEngine, Engine
-from feddst.engines.native.chain import UnsupportedModelError, read_chain
+from feddst.engines.native.chain import read_chain
+from feddst.engines.native.known import refuse_unknown
 from feddst.engines.native.library import why_missing
 from feddst.engines.processes import ProcessEngine, can_travel
 from feddst.engines.reference import ReferenceEngine
 from feddst.engines.stacked.engine import StackedEngine
-from feddst.errors import OptionError
+from feddst.errors import OptionError, UnsupportedModelError
 from feddst.options import option
 
 log = logging.getLogger(__name__)
@@ -35,8 +37,8 @@ class EngineKind(ABC):
     name: ClassVar[str]
 
     @abstractmethod
-    def make(self, config: "EngineConfig", module: nn.Module, dataset: Dataset) -> AnyEngine:
-        """An engine for a network, which it may overwrite, and for the data set it is tested on."""
+    def make(self, config: "EngineConfig", module: nn.Module, dataset: Dataset, local: LocalTraining) -> AnyEngine:
+        """An engine for a network, which it may overwrite, the data set it is tested on, and the training asked for."""
 
 
 ENGINES: Registry[EngineKind] = Registry("kind of engine", EngineKind)
@@ -77,7 +79,12 @@ class EngineConfig:
 
 
 def make_engine(
-    config: EngineConfig, module: nn.Module, dataset: Dataset, *, said_at: int = logging.WARNING
+    config: EngineConfig,
+    module: nn.Module,
+    dataset: Dataset,
+    local: LocalTraining = USUAL,
+    *,
+    said_at: int = logging.WARNING,
 ) -> AnyEngine:
     """The engine that `config` asks for, as far as it can train `module`; it works on a copy of that.
 
@@ -86,7 +93,7 @@ def make_engine(
     kind = ENGINES.named(config.kind, "engine.kind")
     before = _SAID_AT.set(said_at)
     try:
-        return kind.make(config, copy.deepcopy(module), dataset)
+        return kind.make(config, copy.deepcopy(module), dataset, local)
     finally:
         _SAID_AT.reset(before)
 
@@ -97,14 +104,14 @@ class Native(EngineKind):
 
     name = "native"
 
-    def make(self, config: EngineConfig, module: nn.Module, dataset: Dataset) -> AnyEngine:
+    def make(self, config: EngineConfig, module: nn.Module, dataset: Dataset, local: LocalTraining) -> AnyEngine:
         if config.torch_device().type == "cpu":
             try:
-                return _native_engine(module, dataset, config.workers or cores())
+                return _native_engine(module, dataset, config.workers or cores(), local)
             except UnsupportedModelError as reason:
                 line = "training with PyTorch: %s. This is slower, and the result is of the same kind"
                 log.log(_SAID_AT.get(), line, reason)
-        return Reference().make(config, module, dataset)
+        return Reference().make(config, module, dataset, local)
 
 
 @register
@@ -113,17 +120,17 @@ class Reference(EngineKind):
 
     name = "reference"
 
-    def make(self, config: EngineConfig, module: nn.Module, dataset: Dataset) -> AnyEngine:
+    def make(self, config: EngineConfig, module: nn.Module, dataset: Dataset, local: LocalTraining) -> AnyEngine:
         device, workers = config.torch_device(), config.workers or cores()
         if device.type == "cuda" or workers == 1:
-            return ReferenceEngine(module, dataset, device)
+            return ReferenceEngine(module, dataset, device, local)
         if not can_travel(module):
             log.warning(
                 "the model or something registered cannot be rebuilt in worker processes, so one process trains all "
                 "clients: put its class into a module of its own, or set engine.workers to 1 to be spared this line"
             )
-            return ReferenceEngine(module, dataset, device)
-        return ProcessEngine(module, dataset, workers)
+            return ReferenceEngine(module, dataset, device, local)
+        return ProcessEngine(module, dataset, workers, local)
 
 
 @register
@@ -132,19 +139,21 @@ class Stacked(EngineKind):
 
     name = "stacked"
 
-    def make(self, config: EngineConfig, module: nn.Module, dataset: Dataset) -> AnyEngine:
+    def make(self, config: EngineConfig, module: nn.Module, dataset: Dataset, local: LocalTraining) -> AnyEngine:
         device, exact = config.torch_device(), config.precision == "float32"
         try:
+            refuse_unknown(local)
             return StackedEngine(module, dataset, device, config.models, exact=exact)
         except UnsupportedModelError as reason:
             log.warning("training one client after another: %s", reason)
-        return Reference().make(config, module, dataset)
+        return Reference().make(config, module, dataset, local)
 
 
-def _native_engine(module: nn.Module, dataset: Dataset, workers: int) -> Engine:
+def _native_engine(module: nn.Module, dataset: Dataset, workers: int, local: LocalTraining) -> Engine:
     """The native engine; raises `UnsupportedModelError`, with the reason, where it cannot train the module."""
     if why_missing():
         raise UnsupportedModelError(why_missing())
+    refuse_unknown(local)
     chain = read_chain(module, dataset.input_shape)
     from feddst.engines.native.engine import NativeEngine  # cannot be imported where there are no kernels
 

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from feddst.core.model import Layer, LayerTimes, TimeBasis
-from feddst.engines.native.chain import Chain, UnsupportedModelError, read_chain
+from feddst.engines.native.chain import Chain, read_chain
 from feddst.engines.native.library import why_missing
 from feddst.engines.select import EngineConfig
+from feddst.errors import UnsupportedModelError
 from feddst.models import timing
 
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from feddst.clients.task import Assignment
+from feddst.core import LocalTraining
 from feddst.core.registry import learn
 from feddst.data import Dataset
 from feddst.engines.base import Exam
@@ -32,6 +33,7 @@ class Setup:
     module: nn.Module
     dataset: Dataset
     known: list[tuple[Any, ...]]
+    local: LocalTraining
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class Worker:
 
     def __init__(self, setup: Setup) -> None:
         learn(setup.known)
-        self._engine = ReferenceEngine(setup.module, setup.dataset, torch.device("cpu"))
+        self._engine = ReferenceEngine(setup.module, setup.dataset, torch.device("cpu"), setup.local)
         self._exam = Exam({})
 
     def answer(self, request: Request) -> Any:

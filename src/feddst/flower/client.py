@@ -11,7 +11,7 @@ from torch import Tensor
 
 from feddst.clients.exchange import layout_of
 from feddst.clients.task import Assignment, Reply
-from feddst.core import ClientState, Tensors
+from feddst.core import ClientState, LocalTraining, Tensors
 from feddst.data import Dataset
 from feddst.data.dataset import Pair
 from feddst.engines.base import AnyEngine, CohortEngine, replies_of
@@ -67,10 +67,9 @@ def app_of(worker_for: "Callable[[Context], Worker]") -> ClientApp:
 
 @dataclass
 class _Bench:
-    """An engine with a network of this seed, for inputs of this shape, and the weights that this began with."""
+    """An engine with a network, what it was made for, and the weights that the network began with."""
 
-    seed: int
-    shape: tuple[int, ...]
+    key: tuple[object, ...]
     engine: AnyEngine
     initial: Tensors
     inbox_for: Callable[[frozenset[str]], Inbox]
@@ -97,7 +96,7 @@ class Worker:
         if orders.client != client:
             raise FlowerError(f"{OTHER_CLIENT} {orders.client}, this is client {client}")
         images = self._images(context)
-        bench, memory = self._prepared(orders.seed, images), store.load(orders.run)
+        bench, memory = self._prepared(orders.seed, images, orders.plan.local), store.load(orders.run)
         reference = bench.inbox_for(orders.plan.keep).open(payload, memory.held)
         round = reference.broadcast.round
         reply = self._trained(bench, orders, Parcel(payload, memory.held), images, memory.before(round))
@@ -124,15 +123,16 @@ class Worker:
         images, labels = self._data(context)
         return Dataset.from_arrays((images, labels), (images[:1], labels[:1]), name=f"client {partition_of(context)}")
 
-    def _prepared(self, seed: int, images: Dataset) -> _Bench:
-        """The engine for a seed and a shape; the last one is kept."""
+    def _prepared(self, seed: int, images: Dataset, local: LocalTraining) -> _Bench:
+        """The engine for a seed, a shape, an objective and an optimizer; the last one is kept."""
+        wanted = seed, images.input_shape, local.objective, local.optimizer
         bench = self._bench
-        if bench is None or (bench.seed, bench.shape) != (seed, images.input_shape):
+        if bench is None or bench.key != wanted:
             if bench is not None:
                 bench.engine.close()
             module = copy.deepcopy(make_module(self._model, seed)).cpu()
             initial: dict[str, Tensor] = {name: value.detach().clone() for name, value in module.named_parameters()}
-            engine = make_engine(self._config, module, images, said_at=logging.INFO)  # the server says it
-            bench = _Bench(seed, images.input_shape, engine, initial, lambda keep: Inbox(layout_of(module, keep)))
+            engine = make_engine(self._config, module, images, local, said_at=logging.INFO)  # the server says it
+            bench = _Bench(wanted, engine, initial, lambda keep: Inbox(layout_of(module, keep)))
             self._bench = bench
         return bench

@@ -194,7 +194,11 @@ class Strategy(FlowerStrategy):
             if self._resume:
                 run.forget_holders()
             held.pop_all()
-        local = make_engine(config.engine, module, federation.dataset) if isinstance(federation, Federation) else None
+        local = (
+            make_engine(config.engine, module, federation.dataset, config.local)
+            if isinstance(federation, Federation)
+            else None
+        )
         engine = FlowerEngine(
             grid,
             flower,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feddst.core import ClientPlan, ServerState, generator
+from feddst.core import SCHEDULES, ClientPlan, ServerState, generator
 from feddst.errors import TrainingError
 from feddst.methods import Method
 from feddst.runtime.config import CohortConfig
@@ -18,14 +18,18 @@ class Participant:
     plan: ClientPlan | None
 
 
-def participants(method: Method, state: ServerState, config: CohortConfig, clients: int) -> list[Participant]:
-    """The clients of this round, with what each will do."""
+def participants(
+    method: Method, state: ServerState, config: CohortConfig, clients: int, rounds: int
+) -> list[Participant]:
+    """The clients of this round, one of so many, with what each will do."""
     draws = generator(state.seed, "cohort", state.round)
     replace = config.sampling == "with-replacement"
     sampled = draws.choice(clients, size=config.size, replace=replace).astype(np.int64)
     cohort = method.cohort(state, sampled)
     slow = _straggling_epochs(state, config, cohort, method.local.epochs)
-    return [Participant(client, _manageable(method, state, client, slow.get(i))) for i, client in enumerate(cohort)]
+    rate = SCHEDULES[method.local.schedule].factor(state.round, rounds)
+    plans = [_manageable(method, state, client, slow.get(i)) for i, client in enumerate(cohort)]
+    return [Participant(c, plan and plan.at_rate(rate)) for c, plan in zip(cohort, plans, strict=True)]
 
 
 def _straggling_epochs(state: ServerState, config: CohortConfig, cohort: list[int], epochs: int) -> dict[int, int]:

@@ -5,8 +5,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from feddst import objectives  # noqa: F401  makes them known
+from feddst.clients import optimizers  # noqa: F401  likewise
 from feddst.clients.steps import Growth, Proximal
-from feddst.core import LocalTraining
+from feddst.core import SCHEDULES, LocalTraining
 from feddst.core.keys import LARGEST_SEED
 from feddst.data import DataConfig
 from feddst.engines import EngineConfig
@@ -114,6 +116,10 @@ class RunConfig:
         method.check()
         if not self.rounds and not self.cap_gib:
             raise OptionError("rounds is 0 and so is cap_gib: the run would never stop; set one of them")
+        if SCHEDULES[self.local.schedule].needs_rounds and not self.rounds:
+            raise OptionError(
+                f"local.schedule {self.local.schedule} needs to know how many rounds there are: set rounds"
+            )
         if self.cohort.sampling == "without-replacement" and self.cohort.size > self.data.clients:
             raise OptionError(f"cohort.size must be at most data.clients ({self.data.clients}), got {self.cohort.size}")
         if self.min_clients > self.cohort.size:

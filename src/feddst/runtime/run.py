@@ -404,7 +404,7 @@ class Run:
     def _participants(self) -> list[Participant]:
         """Who takes part in the round about to begin, worked out once."""
         if self._coming is None or self._coming[0] is not self.state:
-            found = participants(self.method, self.state, self._cohort, self.federation.num_clients)
+            found = participants(self.method, self.state, self._cohort, self.federation.num_clients, self.config.rounds)
             self._coming = self.state, found
         return self._coming[1]
 

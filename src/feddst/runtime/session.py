@@ -67,7 +67,7 @@ def run(
     with locked(None if directory is None else directory.path):
         federation = clients_of(config.data, config.seed, data)
         one, module = open_run(config, federation, model, directory, resume)
-        with closing(make_engine(config.engine, module, federation.dataset)) as engine:
+        with closing(make_engine(config.engine, module, federation.dataset, config.local)) as engine:
             finished = play([one], engine, watcher or Lines())
     found = result_of(one.state)
     load_weights(module, found.params, found.buffers)

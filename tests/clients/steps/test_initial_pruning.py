@@ -57,7 +57,7 @@ def test_masks_are_chosen_as_the_server_chooses_them() -> None:
     masks, squares = {"w": torch.tensor([[True, True, False, False]])}, Squares()
     squares.add({"w": torch.tensor([[2.0, 1.0, 3.0, 0.0]])})
     squares.add({"w": torch.zeros(1, 4)})
-    found = choose_masks(params, velocity, masks, squares, InitialPruning(1, 1, 0.5, {"w": 1.0}, constant=1.0))
+    found = choose_masks(params, [velocity], masks, squares, InitialPruning(1, 1, 0.5, {"w": 1.0}, constant=1.0))
     assert found["w"].tolist() == [[True, False, True, False]]
     assert params["w"].tolist() == [[3, 0, 0, 0]]
     assert velocity["w"].tolist() == [[7, 0, 0, 7]]  # the last was not in the mask, and is not

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 
 from feddst import _native
-from feddst.engines.native.chain import Chain, UnsupportedModelError, read_chain
+from feddst.engines.native.chain import Chain, read_chain
+from feddst.errors import UnsupportedModelError
 from feddst.models import ModelConfig, network
 from feddst.models.config import ModelName
 

@@ -134,7 +134,7 @@ def test_the_same_leave_and_enter(name: str, seed: int, isa: str) -> None:
         return {layer: value.abs()[None] for layer, value in gradient.items()}
 
     params, velocity, masks = (_alone(one) for one in (client.params, client.velocity, client.masks))
-    wanted = {layer: mask[0] for layer, mask in readjust(params, velocity, masks, orders, scores).items()}
+    wanted = {layer: mask[0] for layer, mask in readjust(params, [velocity], masks, orders, scores).items()}
     assert all(torch.equal(found[layer], wanted[layer]) for layer in found)
     assert count_active(found) == orders.budgets
 

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from feddst.engines.native.chain import UnsupportedModelError, read_chain
+from feddst.engines.native.chain import read_chain
 from feddst.engines.stacked.flat import Flat
+from feddst.errors import UnsupportedModelError
 from feddst.models.paper import mnist_cnn
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")

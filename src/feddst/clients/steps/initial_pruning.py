@@ -55,7 +55,7 @@ class InitialPruning(ClientStep):
             refuse_diverged(loss, r, job.client, job.broadcast.round, local.lr)
             if r % self.every == 0:
                 client.expose()
-                client.adopt(choose_masks(client.params, client.velocity, client.masks, squares, self))
+                client.adopt(choose_masks(client.params, list(client.slots.values()), client.masks, squares, self))
                 squares = Squares()
                 densities.append(density(client.masks))
             if settled(densities, self):
@@ -93,15 +93,15 @@ def _kept(value: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def choose_masks(
-    params: dict[str, Tensor], velocity: dict[str, Tensor], masks: Masks, squares: Squares, orders: InitialPruning
+    params: Tensors, slots: Sequence[Tensors], masks: Masks, squares: Squares, orders: InitialPruning
 ) -> dict[str, Tensor]:
     """The masks that PruneFL's server would choose; weights and momentum are zeroed where they move."""
     times = LayerTimes(orders.times, orders.constant)
     with torch.no_grad():
         chosen = reconfigure(params, squares.mean(params), masks, times, orders.prunable)
         for name, mask in chosen.items():
-            for values in (params[name], velocity[name]):
-                values.masked_fill_(mask != masks[name], 0.0)
+            for values in (params, *slots):
+                values[name].masked_fill_(mask != masks[name], 0.0)
     return {**masks, **chosen}
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from feddst.clients.client import Beginning
 from feddst.clients.task import Job
-from feddst.core import ClientState, Masks, Tensors, count_active, generator, masked
+from feddst.core import OBJECTIVES, ClientState, Masks, Tensors, count_active, generator, masked
 from feddst.core.registry import register
 from feddst.core.step import ClientStep, MaskBounds
 from feddst.models import load
@@ -100,7 +100,8 @@ def _accuracy(module: nn.Module, job: Job, images: Tensor) -> float:
         return 0.0
     module.eval()
     with torch.no_grad():
-        right = [module(job.inputs[chunk]).argmax(dim=1) == job.labels[chunk] for chunk in torch.split(images, 256)]
+        objective = OBJECTIVES[job.plan.local.objective]
+        right = [objective.scores(module(job.inputs[c]), job.labels[c]) for c in torch.split(images, 256)]
     return float(torch.cat(right).double().mean())
 
 

@@ -107,7 +107,9 @@ def _readjusted(client: Client, orders: Readjust, last_batch: Indices) -> Masks:
         return {name: g.abs()[None] for name, g in gradient.items()}
 
     params = {name: value.detach() for name, value in client.params.items()}
-    masks = readjust(_alone(params), _alone(client.velocity), _alone(client.masks), orders, scores)
+    masks = readjust(
+        _alone(params), [_alone(kept) for kept in client.slots.values()], _alone(client.masks), orders, scores
+    )
     return {name: mask[0] for name, mask in masks.items()}
 
 
@@ -117,30 +119,30 @@ def _alone(tensors: Tensors) -> Tensors:
 
 
 def readjust(
-    params: Tensors, velocity: Tensors, masks: Masks, orders: Readjust, scores: Callable[[], Tensors]
+    params: Tensors, slots: Sequence[Tensors], masks: Masks, orders: Readjust, scores: Callable[[], Tensors]
 ) -> dict[str, Tensor]:
-    """The new masks; weights and momentum are zeroed where a weight was dropped or grown.
+    """The new masks; weights, and what the optimizer remembers of them in its slots, are zeroed where they move.
 
     `scores` gives what growth ranks by, for the weights as they are when it is called.
     """
     early = scores() if orders.growth.weights == "unpruned" else None
-    kept = drop(params, velocity, masks, orders)
-    return {**masks, **grow(params, velocity, masks, kept, early or scores(), orders)}
+    kept = drop(params, slots, masks, orders)
+    return {**masks, **grow(params, slots, masks, kept, early or scores(), orders)}
 
 
-def drop(params: Tensors, velocity: Tensors, masks: Masks, orders: Readjust) -> dict[str, Tensor]:
+def drop(params: Tensors, slots: Sequence[Tensors], masks: Masks, orders: Readjust) -> dict[str, Tensor]:
     """What is left of the masks of layers that are to be readjusted; the rest is zeroed."""
     kept: dict[str, Tensor] = {}
     for name in orders.drop:
         leaving, _ = orders.exchange(name, count_kept(masks[name][0]))
         kept[name] = drop_smallest(params[name], masks[name], leaving)
     for name, mask in kept.items():
-        _zero(params[name], velocity[name], masks[name] & ~mask)
+        _zero(name, (params, *slots), masks[name] & ~mask)
     return kept
 
 
 def grow(
-    params: Tensors, velocity: Tensors, masks: Masks, kept: Masks, scores: Tensors, orders: Readjust
+    params: Tensors, slots: Sequence[Tensors], masks: Masks, kept: Masks, scores: Tensors, orders: Readjust
 ) -> dict[str, Tensor]:
     """The new masks of these layers, from what was kept of `masks`."""
     grown: dict[str, Tensor] = {}
@@ -148,7 +150,7 @@ def grow(
         count = orders.budgets[name] - count_kept(mask[0])
         if orders.growth.grow_from == "any":
             grown[name], picked = grow_from_any(scores[name], mask, count)
-            _zero(params[name], velocity[name], picked)
+            _zero(name, (params, *slots), picked)
         else:
             grown[name] = grow_largest(scores[name], mask, count, held=masks[name])
     return grown
@@ -170,9 +172,9 @@ def random_scores(masks: Masks, seed: int, round: int, client: int) -> dict[str,
     }
 
 
-def _zero(params: Tensor, velocity: Tensor, where: Tensor) -> None:
-    """Set a layer's weights and their momentum to zero where a mask says so."""
-    for values in (params, velocity):
+def _zero(name: str, tensors: Sequence[Tensors], where: Tensor) -> None:
+    """Set a layer's numbers to zero where a mask says so."""
+    for values in (each[name] for each in tensors):
         if values.is_contiguous():
             at = positions_in(where)
             values.put_(at, values.new_zeros(len(at)))

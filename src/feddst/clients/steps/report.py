@@ -7,14 +7,13 @@ from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from feddst.clients.client import Client
 from feddst.clients.steps.squares import Squares, gather
 from feddst.clients.task import Job
-from feddst.core import ClientPlan, LocalTraining, Tensors, generator, minibatches
+from feddst.core import OBJECTIVES, ClientPlan, LocalTraining, Tensors, generator, minibatches
 from feddst.core.minibatches import Indices, balanced
 from feddst.core.registry import register
 from feddst.core.step import ClientStep
@@ -132,7 +131,7 @@ def _loss(module: nn.Module, job: Job, images: Tensor, temperature: float) -> Te
     # Attention's faster kernels have none; the choice is one for all threads.
     with _ATTENTION, sdpa_kernel(SDPBackend.MATH):
         outputs = module(job.inputs[images]) / temperature
-    return F.cross_entropy(outputs, job.labels[images])
+    return OBJECTIVES[job.plan.local.objective].loss(outputs, job.labels[images])
 
 
 def _within(name: str, report: Report) -> bool:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
+from feddst.errors import UnsupportedModelError
 from feddst.models import persistent_buffers
 
 if TYPE_CHECKING:
@@ -15,10 +16,6 @@ if TYPE_CHECKING:
 
 _POINT = (1, 1, 1, 1, 0, 0)
 _WIDEST_MAXIMUM = 127
-
-
-class UnsupportedModelError(Exception):
-    """The module is not a chain of layers that the kernels know; says which layer is the reason."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """One client's round through the compiled kernels."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 import torch
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from feddst import _native
+from feddst.clients import reference
 from feddst.clients.client import Client, beginning, outcome, train
 from feddst.clients.steps import Growth, Proximal, Readjust
 from feddst.clients.steps.readjust import grown_by
@@ -17,8 +19,11 @@ from feddst.clients.task import Job, Outcome
 from feddst.core import ClientStep, Masks, Positions, Tensors, count_active, packed, positions_of
 from feddst.core.minibatches import Indices
 from feddst.engines.native.chain import Chain
+from feddst.engines.native.known import why_unknown
 from feddst.engines.native.weights import Beginnings
 from feddst.models import load
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -44,7 +49,7 @@ class Workbench:
 
 @dataclass
 class NativeClient(Client):
-    """A client whose weights are in a session while it trains; `params` and `velocity` hold them when exposed.
+    """A client whose weights are in a session while it trains; `params` and `slots` hold them when exposed.
 
     `structure` is the session's; when it is `outdated`, the masks have moved since, and what they lack is zero there.
     """
@@ -127,9 +132,10 @@ class NativeClient(Client):
     def expose(self) -> None:
         if self.exposed:
             return
-        self.params, self.velocity = self._room(), self._room()
+        self.params, velocity = self._room(), self._room()
         self.bench.session.store(*self.bench.beginnings.arrays(self.params))
-        self.bench.session.store(*self.bench.beginnings.arrays(self.velocity), velocity=True)
+        self.bench.session.store(*self.bench.beginnings.arrays(velocity), velocity=True)
+        self.slots = {"velocity": velocity}
         self.exposed = True
 
     def adopt(self, masks: Masks) -> None:
@@ -159,10 +165,10 @@ class NativeClient(Client):
         return held, self.bench.session.packed()
 
     def _return(self) -> None:
-        """Go on in the session, with `masks`, `params` and `velocity` as they are."""
+        """Go on in the session, with `masks`, `params` and `slots` as they are."""
         self.structure = self.bench.beginnings.structure(self.masks)
         self._load()
-        self.bench.session.load_velocity(*self.bench.beginnings.arrays(self.velocity))
+        self.bench.session.load_velocity(*self.bench.beginnings.arrays(self.slots["velocity"]))
         if self._pull():
             self.bench.session.set_anchor(self.bench.beginnings.weights(self.structure, self.received))
         self.exposed = self.outdated = False
@@ -181,14 +187,17 @@ class NativeClient(Client):
 
 
 def train_client(bench: Workbench, job: Job) -> Outcome:
-    """Carry out one job."""
+    """Carry out one job; in PyTorch, what the kernels do not know."""
+    if reason := why_unknown(job.plan):
+        _say_once(reason)
+        return reference.train_client(bench.module, job)
     begun = beginning(bench.module, job)
     weights = bench.beginnings.of(begun)
     client = NativeClient(
         job=begun.job,
         masks=begun.masks,
         params={},
-        velocity={},
+        slots={},
         bench=bench,
         structure=weights.structure,
         received=begun.weights,
@@ -196,3 +205,8 @@ def train_client(bench: Workbench, job: Job) -> Outcome:
     client.begin(weights)
     loss = train(client) if job.plan.train else 0.0
     return outcome(client, loss)
+
+
+@cache
+def _say_once(reason: str) -> None:
+    log.warning("training with PyTorch where %s, which the kernels do not know; this is slower", reason)

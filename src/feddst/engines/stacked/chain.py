@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 from torch import Tensor
 
-from feddst.engines.native.chain import Chain, UnsupportedModelError
+from feddst.engines.native.chain import Chain
 from feddst.engines.stacked.flat import Flat
 from feddst.engines.stacked.kernels.batch import Batch, Planes, Slopes
 from feddst.engines.stacked.kernels.convolution import Convolution
@@ -14,6 +14,7 @@ from feddst.engines.stacked.kernels.gathering import gather
 from feddst.engines.stacked.kernels.linear import Linear
 from feddst.engines.stacked.kernels.loss import cross_entropy
 from feddst.engines.stacked.kernels.pooling import Pool
+from feddst.errors import UnsupportedModelError
 
 if TYPE_CHECKING:
     from feddst._native import Description

@@ -11,7 +11,7 @@ from torch import nn
 
 from feddst.data import Dataset
 from feddst.engines.base import Cohort, Evaluation, Exam, Tally
-from feddst.engines.native.chain import UnsupportedModelError, read_chain
+from feddst.engines.native.chain import read_chain
 from feddst.engines.stacked.columns import Columns
 from feddst.engines.stacked.evaluator import ExamRoom
 from feddst.engines.stacked.flat import Flat
@@ -20,6 +20,7 @@ from feddst.engines.stacked.partial import Tallies
 from feddst.engines.stacked.slots import Images, alike, placed, seats_of
 from feddst.engines.stacked.trainer import Classroom
 from feddst.engines.stacked.vmapped import VmapTrainer
+from feddst.errors import UnsupportedModelError
 
 if TYPE_CHECKING:
     from feddst.engines.stacked.graphed import GraphTrainer

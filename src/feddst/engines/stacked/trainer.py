@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from feddst.clients.client import diverged, refuse_diverged
 from feddst.clients.reference import train_client
-from feddst.clients.steps import InitialPruning, Proximal, Readjust, Report
+from feddst.clients.steps import LotteryPruning, Proximal, Readjust, Report
 from feddst.clients.steps.readjust import drop, grow, growth_images, random_scores
 from feddst.clients.steps.report import hessian_gradient, refuse_frozen, reported_batches, signs
 from feddst.clients.task import Job
@@ -29,6 +29,9 @@ from feddst.models import load
 from feddst.wire import Reference
 
 T = TypeVar("T")
+
+SIDE_BY_SIDE = {Readjust, Proximal, LotteryPruning, Report}
+"""What is carried out for all models at once; with other steps one client is trained after another."""
 
 
 class Failures(dict[int, DivergenceError]):
@@ -73,9 +76,9 @@ class Classroom:
         """Carry out the work of seats that are alike."""
         plan, failures = seats[0].plan, Failures()
         stage = self._trainer.stage(len(seats))
-        seats = begin(seats, stage, self._flat, self._module, self._images, self._mask_rows)
-        if plan.step(InitialPruning) is not None:
-            return self._settle(stage, seats, failures)
+        asked, seats = seats, begin(seats, stage, self._flat, self._module, self._images, self._mask_rows)
+        if any(type(step) not in SIDE_BY_SIDE for step in plan.steps):
+            return self._one_by_one(stage, asked, seats, failures)
         before = stage.masks.clone() if plan.step(Readjust) is not None else None
         squares = StackedSquares.of(stage) if "squared-gradient" in plan.groups else None
         cuda = [stage.theta.device] if stage.theta.is_cuda else []
@@ -93,32 +96,32 @@ class Classroom:
             reports["squared-gradient"] = squares.mean()
         return Trained(seats, stage, self._changed(stage, seats, before), losses, reports, failures)
 
-    def _settle(self, stage: Stage, seats: Sequence[Seat], failures: Failures) -> Trained:
-        """One after another, as the reference engine would: PruneFL asks for it once, of one client."""
+    def _one_by_one(self, stage: Stage, asked: Sequence[Seat], seats: Sequence[Seat], failures: Failures) -> Trained:
+        """One after another, as the reference engine would; `seats` are those asked with the images they train on."""
         reports: dict[str, Tensor] = {group: torch.zeros_like(stage.theta) for group in seats[0].plan.groups}
-        losses = []
-        for row, seat in enumerate(seats):
+        losses, changed = [0.0] * len(seats), [False] * len(seats)
+        for row, seat in enumerate(asked):
             job = self._job(seat)
             outcome = failures.unless(row, partial(train_client, self._module, job))
-            losses.append(0.0 if outcome is None else outcome.loss)
             if outcome is None:
                 continue
-            update = outcome.update
-            sent = job.broadcast
-            dense = unpacked(update.params, positions_of(sent.masks), sent.masks)
-            self._flat.fill(stage.theta[row], dense)
+            update, losses[row], changed[row] = outcome.update, outcome.loss, outcome.update.masks is not None
+            masks = job.broadcast.masks if update.masks is None else update.masks
+            own = {name: outcome.state.tensors[name] for name in seat.plan.keep}
+            self._flat.fill(stage.theta[row], {**unpacked(update.params, positions_of(masks), masks), **own})
+            self._mask_rows.fill(stage.masks[row], masks)
             for name, value in update.buffers.items():
                 stage.buffers[name][row] = value.to(stage.theta.device)
             for kind, rows in reports.items():
                 self._flat.fill(rows[row], update.extra[kind])
-        return Trained(seats, stage, [False] * len(seats), losses, reports, failures)
+        return Trained(seats, stage, changed, losses, reports, failures)
 
     def _job(self, seat: Seat) -> Job:
         """A seat's work with its images, and with the broadcast as clients receive it: on the CPU."""
         at = torch.from_numpy(seat.images).to(self._images.inputs.device)
         inputs, labels = self._images.inputs[at], self._images.labels[at]
         sent = Reference(seat.broadcast).on_cpu().broadcast
-        return Job(seat.client, seat.seed, sent, seat.plan, inputs, labels)
+        return Job(seat.client, seat.seed, sent, seat.plan, inputs, labels, seat.state, seat.initial)
 
     def _learn(
         self, stage: Stage, seats: Sequence[Seat], failures: Failures, squares: StackedSquares | None
@@ -188,12 +191,12 @@ class Classroom:
         kept: list[dict[str, Tensor]] = []
         runs = [_Rows(stage, self._flat, rows) for rows in _by_run(seats, stage.theta.device)]
         for run in runs:
-            kept.append(drop(run.params, run.velocity, run.masks, orders))
+            kept.append(drop(run.params, [run.velocity], run.masks, orders))
             run.write_back()
         found = scores() if early is None else early
         for run, left in zip(runs, kept, strict=True):
             values = self._flat.views(found[run.rows])
-            grown = grow(run.params, run.velocity, run.masks, left, values, orders)
+            grown = grow(run.params, [run.velocity], run.masks, left, values, orders)
             for name, mask in grown.items():
                 run.masks[name].copy_(mask)
             run.write_back()

@@ -12,11 +12,11 @@ from torch.func import functional_call, grad_and_value, vmap
 
 from feddst.core import LocalTraining
 from feddst.core.minibatches import Indices
-from feddst.engines.native.chain import UnsupportedModelError
 from feddst.engines.stacked.flat import Flat
 from feddst.engines.stacked.lockstep import Lockstep
 from feddst.engines.stacked.model_stack import Stage
 from feddst.engines.stacked.slots import Images
+from feddst.errors import UnsupportedModelError
 from feddst.models import persistent_buffers
 from feddst.models.norms import lone_images
 

@@ -72,7 +72,9 @@ class Player:
                 for run in row.unfinished:
                     held.enter_context(Lock(run.directory.path))
                 runs, module = self._open(row)
-                engine = held.enter_context(closing(make_engine(runs[0].config.engine, module, self._dataset)))
+                engine = held.enter_context(
+                    closing(make_engine(runs[0].config.engine, module, self._dataset, runs[0].config.local))
+                )
                 play(runs, engine, RowWatcher(row, self._listener))
         except TrainingError as error:
             return TrainingError(f"{row.row.title}: {error}")

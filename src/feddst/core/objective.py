@@ -1,0 +1,34 @@
+"""What clients minimise, and how well a model does at it."""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, Literal
+
+from torch import Tensor
+
+from feddst.core.registry import Registry
+
+Reduction = Literal["mean", "sum"]
+
+
+class Objective(ABC):
+    """A loss of a network's outputs and the targets, and a score: a value of `local.objective`.
+
+    outputs: what the network gives for so many examples; targets: what the data set has for them, such as class labels,
+    int64 [examples].
+    """
+
+    registry: "ClassVar[Registry[Objective]]"
+    name: ClassVar[str]
+
+    @abstractmethod
+    def loss(self, outputs: Tensor, targets: Tensor, reduction: Reduction = "mean") -> Tensor:
+        """The mean or the sum of the examples' losses, with a gradient."""
+
+    @abstractmethod
+    def scores(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """How well each example is done, [examples]: the mean of these is the accuracy that is reported."""
+
+
+OBJECTIVES: Registry[Objective] = Registry("objective", Objective, travels=True)
+"""Every objective, by the name a user types."""
+Objective.registry = OBJECTIVES

@@ -1,0 +1,6 @@
+"""What clients may minimise, each in a file of its own."""
+
+from feddst.objectives.cross_entropy import CrossEntropy
+from feddst.objectives.mean_squared_error import MeanSquaredError
+
+__all__ = ["CrossEntropy", "MeanSquaredError"]

@@ -1,0 +1,22 @@
+"""Classification: the negative logarithm of the probability that the right class is given."""
+
+from typing import ClassVar
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from feddst.core.objective import Objective, Reduction
+from feddst.core.registry import register
+
+
+@register
+class CrossEntropy(Objective):
+    """outputs: a score for each class, [examples, classes]; targets: int64 [examples]."""
+
+    name: ClassVar[str] = "cross-entropy"
+
+    def loss(self, outputs: Tensor, targets: Tensor, reduction: Reduction = "mean") -> Tensor:
+        return F.cross_entropy(outputs, targets, reduction=reduction)
+
+    def scores(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return outputs.argmax(dim=1) == targets
