@@ -37,9 +37,7 @@ def test_a_constant_rate_leaves_the_plan_as_it_is() -> None:
 
 
 def test_a_schedule_over_all_rounds_needs_their_number() -> None:
-    with pytest.raises(
-        OptionError, match=r"local\.schedule cosine needs to know .*: set rounds"
-    ):
+    with pytest.raises(OptionError, match=r"local\.schedule cosine needs to know .*: set rounds"):
         feddst.configure(rounds=0, cap_gib=1.0, local={"schedule": "cosine"})
     with pytest.raises(OptionError, match=r"local\.schedule must be one of constant, cosine, got 'cosin'"):
         feddst.configure(local={"schedule": "cosin"})
