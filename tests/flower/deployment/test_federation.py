@@ -124,14 +124,14 @@ def test_a_killed_node_is_left_out_and_serves_again_when_it_is_back(
             wait_for(lambda: any(row.missing for row in rows(out)))
             start_again(deployment.nodes[1])
 
-        values = {**COMMON, "rounds": 7, "out": str(out), "flower.deadline": 20.0, "flower.failures": 9}
+        values = {**COMMON, "rounds": 7, "out": str(out), "flower.deadline": 40.0, "flower.failures": 9}
         with meanwhile(kill_and_restart):
             assert deployment.run_app(app, values, seconds=SECONDS).completed
     found = rows(out)
     assert found[0].clients == NODES
     short = [row for row in found if row.missing]
     assert short
-    assert all(row.clients == NODES - 1 and row.seconds < 25 for row in short)
+    assert all(row.clients == NODES - 1 and row.seconds < 45 for row in short)
     assert found[-1].clients == NODES
 
 
