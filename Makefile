@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CHROMIUM := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
 
-.PHONY: help run test test-browser test-flower lint docs docs-serve wheel test-wheel same-bits bench-cpu bench-gpu bench-peers bench-scale bench-wire clean
+.PHONY: help run test test-browser test-flower lint docs docs-serve docs-tables wheel test-wheel same-bits bench-cpu bench-gpu bench-peers bench-scale bench-wire clean
 
 $(READY): pyproject.toml constraints.txt CMakeLists.txt $(wildcard native/*)
 	@echo 'installing into $(VENV); this takes a few minutes the first time'
@@ -52,6 +52,9 @@ docs: $(READY) ## the documentation as a site
 
 docs-serve: $(READY) ## the same on loopback, made again as pages change
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --dev-addr 127.0.0.1:8000
+
+docs-tables: $(READY) ## the tables on the pages, from the records in results/
+	$(BIN)/python -m scripts.tables
 
 # The commit that weights are held against, and what it trains on this machine.
 BASE ?= 3c2f083

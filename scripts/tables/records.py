@@ -1,0 +1,87 @@
+"""Records, and the captions that say which record a table is from and which command makes it."""
+
+import json
+import re
+from collections.abc import Sequence
+from functools import cache
+from itertools import accumulate
+from operator import and_
+from pathlib import Path
+from typing import Any
+
+from feddst.studies.reproduce import Record, load_record
+from feddst.studies.reproduce.record import RecordedRow
+from feddst.studies.tables import pipes
+
+ROOT = Path(__file__).parents[2]
+MIB = 2**20
+_MOVED = {
+    "python scripts/compare_coders": "python -m benchmarks.wire.compare_coders",
+    "python scripts/bench_flower_rounds": "python -m benchmarks.flower.rounds",
+    "python scripts/flower_bytes": "python -m benchmarks.flower.traffic",
+    "python scripts/slow_network": "python -m benchmarks.flower.slow_network",
+}
+"""Scripts that became benches after records were made with them."""
+_PLACE = re.compile(r" --(?:engine\.\w+|data\.(?:dataset|root)|commit|device|out|workers) \S+")
+"""Options that say where a command ran; the record has them."""
+
+
+@cache
+def study(name: str) -> Record:
+    """The record of a study or a reproduction."""
+    return load_record(ROOT / "results" / name)
+
+
+@cache
+def bench(name: str) -> dict[str, Any]:
+    """A record that is one file."""
+    found: dict[str, Any] = json.loads((ROOT / f"results/{name}.json").read_text())
+    return found
+
+
+def row_of(record: Record, name: str) -> RecordedRow:
+    """A row of a record by its name."""
+    found = record.row(name)
+    if found is None:
+        raise ValueError(f"a row of this record is {', '.join(row.name for row in record.rows)}, not {name}")
+    return found
+
+
+def today(command: str) -> str:
+    """The command that today does what a record's command did."""
+    found = re.fullmatch(r"(?:feddst bench |python -m benchmarks\.)(\w+)(?: (.*))?", command)
+    if found is not None:
+        return f"make bench-{found[1]}" + (f" ARGS='{found[2]}'" if found[2] else "")
+    former, space, options = command.partition(".py")
+    return _MOVED.get(former, former + space) + options
+
+
+def made_by(command: str) -> str:
+    """A record's command in short: what its parts have in common, without where they ran."""
+    parts = [_PLACE.sub("", part).split() for part in command.split("; ")]
+    alike = (len(set(words)) == 1 for words in zip(*parts, strict=False))
+    common = [word for word, same in zip(parts[0], accumulate(alike, and_), strict=False) if same]
+    if len(parts) > 1 and common[-1].startswith("--"):
+        common = common[:-1]
+    return f"`{today(' '.join(common))}`"
+
+
+def study_source(name: str) -> str:
+    """Where a study's or a reproduction's table comes from."""
+    record = f"the [record](results/{name}/record.json) of {made_by(study(name).command)}"
+    return f"{record} ([all rows](results/{name}/table.md))"
+
+
+def source(*names: str) -> str:
+    """Where tables come from whose records are one file each."""
+    return " and ".join(f"the [record](results/{name}.json) of {made_by(bench(name)['command'])}" for name in names)
+
+
+def caption(*sentences: str) -> str:
+    """What stands below a table."""
+    return "*" + " ".join(sentence.replace("*", r"\*") for sentence in sentences if sentence) + "*"
+
+
+def with_caption(rows: Sequence[Sequence[str]], *sentences: str) -> str:
+    """A table, the heading first, and its caption."""
+    return f"{pipes(rows)}\n\n{caption(*sentences)}"
