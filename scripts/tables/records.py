@@ -77,6 +77,12 @@ def source(*names: str) -> str:
     return " and ".join(f"the [record](results/{name}.json) of {made_by(bench(name)['command'])}" for name in names)
 
 
+def words_table(rows: Sequence[Sequence[str]]) -> str:
+    """A table of words, the heading first, aligned to the left."""
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
+
+
 def caption(*sentences: str) -> str:
     """What stands below a table."""
     return "*" + " ".join(sentence.replace("*", r"\*") for sentence in sentences if sentence) + "*"

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 from feddst.runtime.wording import NOTHING
 from feddst.studies.reproduce.table import difference
-from feddst.studies.tables import pipes
 from scripts.tables.blocks import block
 from scripts.tables.growth import papers_end, reaching
-from scripts.tables.records import MIB, bench, made_by, row_of, study, with_caption
+from scripts.tables.records import MIB, bench, made_by, row_of, study, with_caption, words_table
 from scripts.tables.speed import PYTORCH, rounds_of
 
 RUNS = "mnist-100-rounds"
@@ -18,7 +17,7 @@ RUNS = "mnist-100-rounds"
 @block
 def in_short() -> str:
     """Five rows of results, each with its record and the page that explains it."""
-    return pipes([["question", "measured", "more"], *_answers()])
+    return words_table([["question", "measured", "more"], *_answers()])
 
 
 def _answers() -> Iterator[list[str]]:
@@ -155,7 +154,7 @@ def checks() -> str:
             _link("native-sanitizers"),
         ]
     )
-    return pipes(rows)
+    return words_table(rows)
 
 
 def _link(name: str) -> str:
