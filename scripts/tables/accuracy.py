@@ -10,7 +10,7 @@ from feddst.studies.reproduce.record import RecordedRow
 from feddst.studies.reproduce.table import cell, difference
 from feddst.studies.tables import Cell, meanings
 from scripts.tables.blocks import block
-from scripts.tables.records import row_of, study, study_source, with_caption
+from scripts.tables.records import made, row_of, study, study_source, with_caption
 
 STILL = "-still"
 """Ends the names of dense rows as the published code has them, but without its readjustment."""
@@ -47,7 +47,7 @@ def marks(rows: Sequence[Sequence[str]]) -> str:
 def accuracies(name: str, *words: str) -> str:
     """A table of accuracies: all rows that have been made, or those named; a sweep's usual value is bold."""
     record = study(name)
-    wanted = [named(word) for word in words] or [(row.name, "") for row in record.rows if row.runs]
+    wanted = [named(word) for word in words] or [(row.name, "") for row in made(record)]
     rows = [["", *caps(record)]]
     for key, title in wanted:
         row = row_of(record, key)
@@ -104,20 +104,18 @@ def readings(table: str, *names: str) -> str:
     rows = [["", *caps(text)]]
     for words, record in records.items():
         for name in names:
-            still = record.row(f"{name}{STILL}")
-            row = row_of(record, name) if still is None else still
-            if row.runs:
+            row = record.row(f"{name}{STILL}") or record.row(name)
+            if row is not None:
                 rows.append([f"{row.title}, {words}", *reached(record, row)])
     for name in names:
         said = [f"{one.mean:.2f} ± {one.spread:.2f}" for one in PAPER[table][name]]
         rows.append([f"{_title(text, name)}, reported", *said])
     over = f"Best mean client accuracy [%] under caps on the upload, mean ± standard deviation over {_counts(records)}."
-    sources = (f"{words[0].upper()}{words[1:]}: {study_source(record)}." for words, record in _both(table))
-    return with_caption(rows, f"{text.data}.", over, marks(rows), *sources)
-
-
-def _both(table: str) -> list[tuple[str, str]]:
-    return [("paper's text", f"{table}-paper"), ("published code", f"{table}-published")]
+    sources = (
+        f"{words[0].upper()}{words[1:]}, {record.data}: {study_source(f'{table}-{record.reading}')}."
+        for words, record in records.items()
+    )
+    return with_caption(rows, over, marks(rows), *sources)
 
 
 def _counts(records: dict[str, Record]) -> str:
@@ -183,7 +181,7 @@ def took(*names: str) -> str:
     rows = [["record", "rows", "seeds", "time", "on"]]
     for name in names:
         record = study(name)
-        played = sum(bool(row.runs) for row in record.rows)
+        played = len(made(record))
         times = " + ".join(duration(maker.seconds) for maker in record.made)
         devices = ", ".join(dict.fromkeys(maker.device for maker in record.made))
         rows.append([f"[{name}](results/{name}/record.json)", f"{played}", f"{record.seeds}", times, devices])

@@ -19,7 +19,7 @@ from feddst.studies.reproduce.paper import PAPER
 from feddst.studies.reproduce.table import cell, difference
 from scripts.tables.accuracy import caps, named, seeds
 from scripts.tables.blocks import block
-from scripts.tables.records import MIB, bench, caption, row_of, source, study, study_source, with_caption
+from scripts.tables.records import MIB, bench, caption, made, row_of, source, study, study_source, with_caption
 
 TO_ERK = "to-erk"
 """Sprout that begins with shares by the root and ends with those of ERK."""
@@ -43,7 +43,7 @@ STATIC = ("randommask", "root")
 def after_rounds(name: str, rounds: str, *words: str) -> str:
     """The best accuracy within so many rounds, and what has been uploaded by then."""
     record, counts = study(name), [int(count) for count in rounds.split(",")]
-    wanted = [named(word) for word in words] or [(row.name, "") for row in record.rows]
+    wanted = [named(word) for word in words] or [(row.name, "") for row in made(record)]
     rows = [["", *(f"{count:,} rounds" for count in counts)]]
     rows += [[title or row_of(record, key).title, *(_after(record, key, n) for n in counts)] for key, title in wanted]
     best = f"Best mean client accuracy [%] so far, and what has been uploaded, means over {seeds(record)}."
@@ -107,10 +107,10 @@ def upload_for_the_others_end(name: str, *pairs: str) -> str:
 def beside_the_best_static(name: str) -> str:
     """Sprout less the best of the static networks, chosen at each cap by the same seeds."""
     record = study(name)
-    static = [row.name for row in record.rows if row.name.startswith(STATIC)]
+    static = [row.name for row in made(record) if row.name.startswith(STATIC)]
     best = [max(static, key=lambda row: cell(record, row_of(record, row), cap).mean) for cap in record.caps]
     rows = [["minus the best static network", *caps(record)]]
-    for row in record.rows:
+    for row in made(record):
         if row.name not in static:
             pairs = zip(best, record.caps, strict=True)
             rows.append([row.title, *(str(difference(record, row.name, other, cap)) for other, cap in pairs)])

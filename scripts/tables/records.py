@@ -40,11 +40,16 @@ def bench(name: str) -> dict[str, Any]:
 
 
 def row_of(record: Record, name: str) -> RecordedRow:
-    """A row of a record by its name."""
+    """A row of a record by its name; it has been made."""
     found = record.row(name)
     if found is None:
-        raise ValueError(f"a row of this record is {', '.join(row.name for row in record.rows)}, not {name}")
+        raise ValueError(f"a row of this record is {', '.join(row.name for row in made(record))}, not {name}")
     return found
+
+
+def made(record: Record) -> list[RecordedRow]:
+    """The rows of a record that have runs."""
+    return [row for row in record.rows if row.runs]
 
 
 def today(command: str) -> str:
