@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,13 +21,6 @@ from feddst.runtime.tensorfile import pack, unpack_sealed
 settings.register_profile("feddst", deadline=None)  # how long an example takes depends on the machine
 settings.load_profile("feddst")
 
-MOVED = {
-    "python scripts/compare_coders": "python -m benchmarks.wire.compare_coders",
-    "python scripts/bench_flower_rounds": "python -m benchmarks.flower.rounds",
-    "python scripts/flower_bytes": "python -m benchmarks.flower.traffic",
-    "python scripts/slow_network": "python -m benchmarks.flower.slow_network",
-}
-"""Scripts that became benches after records were made with them."""
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 
 
@@ -82,20 +74,6 @@ def script_named() -> Callable[[str], ModuleType]:
         return module
 
     return load
-
-
-@pytest.fixture(scope="session")
-def today() -> Callable[[str], str]:
-    """Gives the command that today does what a record's command did."""
-
-    def named(command: str) -> str:
-        bench = re.fullmatch(r"(?:feddst bench |python -m benchmarks\.)(\w+)(?: (.*))?", command)
-        if bench is not None:
-            return f"make bench-{bench[1]}" + (f" ARGS='{bench[2]}'" if bench[2] else "")
-        former, space, options = command.partition(".py")
-        return MOVED.get(former, former + space) + options
-
-    return named
 
 
 @pytest.fixture(scope="session")

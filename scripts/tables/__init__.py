@@ -15,7 +15,7 @@ the function returns, and is written anew each time: edit the function, or the a
 - `records`: reading records, and the caption that says where a table comes from.
 - `accuracy`: accuracies and differences of the paper's tables and of studies.
 - `growth`: what else the studies of masks and of growth tell.
-- `speed`, `traffic`: rounds, steps, bytes and links.
+- `speed`, `server`, `traffic`: rounds, steps, many clients, bytes and links.
 - `summary`: what several pages show in short.
 - `benches`: the pages that are made as a whole.
 """

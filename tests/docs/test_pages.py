@@ -6,7 +6,6 @@ as they stand but for the options below, which make them small, and on few of MN
 
 import contextlib
 import io
-import json
 import re
 import shlex
 import tomllib
@@ -158,18 +157,6 @@ def test_how_to_install() -> None:
     assert f"Python {project['requires-python'].removeprefix('>=')} or newer" in text_of("start")
     makefile = (ROOT / "Makefile").read_text()
     assert commands("start")[1] in re.search(r"^run:.*?\n\n", makefile, re.DOTALL | re.MULTILINE)[0]  # type: ignore[index]
-
-
-def test_the_first_run_is_shown_as_it_was() -> None:
-    record = json.loads((ROOT / "results/quick.json").read_text())
-    [shown] = [block for _, block in fences("start") if block.startswith("method ")]
-    lines = [line.split() for line in shown.splitlines()[1:]]
-    assert [line[0] for line in lines] == [curve["label"] for curve in record["curves"]]
-    for line, curve in zip(lines, record["curves"], strict=True):
-        seen = list(zip(curve["accuracy"], curve["upload_bytes"], strict=True))
-        best = [100 * max(a for a, sent in seen if sent <= cap * 2**30) for cap in record["config"]["caps"]]
-        sent = [curve[f"{way}_bytes"][-1] / 2**20 for way in ("upload", "download")]
-        assert line[1:] == [f"{value:.1f}" for value in (*best, *sent)]
 
 
 def test_links_lead_somewhere() -> None:

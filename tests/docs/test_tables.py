@@ -69,7 +69,7 @@ def test_a_block_is_written_by_its_function(page: str, up: str) -> None:
 
 
 def test_a_block_that_nobody_writes_is_an_error() -> None:
-    with pytest.raises(ValueError, match="a block is accuracies, .*, not nonsense"):
+    with pytest.raises(ValueError, match=r"a block is accuracies, .*, not nonsense"):
         filled(Path(ROOT / "README.md"), "<!-- record: nonsense -->\n<!-- end -->\n")
 
 

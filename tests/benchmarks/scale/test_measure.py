@@ -1,8 +1,6 @@
-"""The scale bench: made-up clients, sums of parts, what follows for more clients, and the figures of its page."""
+"""The scale bench: made-up clients, sums of parts, what follows for more clients, and what its record shows."""
 
 import json
-import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,12 +12,10 @@ from benchmarks.scale.cases import IMAGES, Case, Kind
 from benchmarks.scale.clients import MadeUpClients, News
 from benchmarks.scale.flower import FlowerCosts
 from benchmarks.scale.memory import forget_peak, peak, resident
-from benchmarks.scale.outlook import CLIENTS, LEAVES, OVERHEAD, outlooks
+from benchmarks.scale.outlook import OVERHEAD, outlooks
 from benchmarks.scale.processes import apart
 from benchmarks.scale.server import Lap, Measured, measure_case
 from benchmarks.scale.sums import (
-    FIXED_POINT,
-    WITH_WEIGHTS,
     SumRow,
     measure_sums,
     merged_sum,
@@ -29,10 +25,8 @@ from benchmarks.scale.sums import (
 from feddst.clients.exchange import layout_of
 from feddst.clients.steps import Readjust
 from feddst.core import SparseSum, Update, count_active
-from feddst.core.fixedpoint import LIGHT_UPDATES
 from feddst.data import Roster
 from feddst.errors import TrainingError
-from feddst.flower.message_client import AT_ONCE, LONGEST, SHORTEST
 from feddst.runtime.run import Run
 from feddst.wire import Asked, Reference, decode_reference, decode_update
 
@@ -192,153 +186,14 @@ def test_one_size_makes_a_flat_line() -> None:
     assert (found.each, found.memory) == (0.0, 12_345)
 
 
-# The page.
+# What was measured.
 
-PAGE = (ROOT / "docs/scale.md").read_text()
 RECORD: dict[str, Any] = json.loads((ROOT / "results/scale-bench.json").read_text())
-NETWORKS = {"MNIST": "mnist-cnn", "CIFAR-10": "cifar10-cnn"}
-TITLES = [f"{n}, {c}, {k}" for n in NETWORKS for c in ("float32", "q4") for k in ("ordinary", "readjusting")]
-MOST = 1000
-
-
-def pick(rows: list[dict[str, Any]], title: str, clients: int | None = None) -> dict[str, Any]:
-    name, codec, kind = title.split(", ")
-    key = (NETWORKS[name], codec, kind)
-    [row] = [
-        row
-        for row in rows
-        if (row["network"], row["codec"], row["kind"]) == key and clients in (None, row.get("clients"))
-    ]
-    return row
-
-
-def round_of(title: str, clients: int = MOST) -> dict[str, Any]:
-    return pick(RECORD["rows"], title, clients)
-
-
-def update_of(title: str) -> dict[str, Any]:
-    return pick(RECORD["updates"], title)
-
-
-def outlook_of(title: str) -> dict[str, Any]:
-    return pick(RECORD["outlook"]["rounds"], title)
-
-
-def cells(heading: str, title: str) -> list[str]:
-    """The cells of the row of this title in the one table whose heading begins with this."""
-    [table] = [block for block in PAGE.split("\n\n") if block.startswith(f"| {heading} |")]
-    [line] = [line for line in table.splitlines() if line.startswith(f"| {title} |")]
-    return [word.strip() for word in line.split("|")[2:-1]]
-
-
-def says(sentence: str) -> None:
-    assert sentence in re.sub(r"\s+", " ", PAGE), sentence
-
-
-def spread(values: list[float], decimals: int) -> str:
-    return f"{min(values):.{decimals}f} to {max(values):.{decimals}f}"
-
-
-@pytest.mark.parametrize("title", TITLES)
-def test_the_tables_of_the_page(title: str) -> None:
-    every, largest, update, outlook = RECORD["rows"], round_of(title), update_of(title), outlook_of(title)
-    sizes = sorted({row["clients"] for row in every})
-    peaks = [round_of(title, clients) for clients in sizes]
-    assert cells("models at the peak", title) == [f"{row['peak'] / row['dense']:.1f}" for row in peaks]
-    seconds = largest["seconds"]
-    assert cells("1,000 clients", title) == [
-        f"{seconds['total']:.2f}",
-        *(f"{1e6 * seconds[part] / MOST:,.0f}" for part in ("opening", "sending", "fetching", "adding")),
-        f"{1e3 * seconds['closing']:.1f}",
-    ]
-    sent = [outlook[way] for way in ("up", "down", "dense")]
-    assert cells("10,000 clients | GB up", title) == [
-        *(f"{size / 1e9:.2f}" for size in sent),
-        *(f"{8 * size / 600 / 1e6:,.0f}" for size in sent),
-    ]
-    assert cells("10,000 clients | seconds", title) == [
-        *(f"{outlook[part]:.1f}" for part in ("seconds", "adding", "flower")),
-        f"{outlook['memory'] / 1e6:,.0f}",
-        f"{outlook['each'] / 1e3:.1f}",
-    ]
-    assert cells("16 leaves", title) == [
-        f"{update['payload']:,}",
-        f"{update['partial']:,}",
-        str(outlook["worthwhile"]),
-        f"{1e6 * update['merge']:,.0f}",
-        f"{outlook['leaf']:.2f}",
-        f"{outlook['root']:.3f}",
-        f"{outlook['root_in'] / 1e6:.1f}",
-        f"{outlook['up'] / 1e6:,.0f}",
-    ]
-
-
-def test_the_page_on_how_it_was_measured(today: Callable[[str], str]) -> None:
-    assert today(RECORD["command"]) == "make bench-scale"
-    assert (RECORD["outlook"]["clients"], RECORD["outlook"]["leaves"]) == (CLIENTS, LEAVES)
-    assert RECORD["outlook"]["flower_bytes_a_message"] == OVERHEAD
-    says(f"made by `{today(RECORD['command'])}`")
-    says(f"an {RECORD['machine']['cpu'].replace('(R)', '')}, of which the server had one core")
-    says(f"S = {RECORD['level']:g}")
-    says("models of " + " and ".join(f"{round_of(f'{n}, q4, ordinary')['dense'] / 1e6:.2f} MB ({n})" for n in NETWORKS))
-
-
-def test_the_page_on_memory() -> None:
-    says(f"**What grows**: up to {max(outlook_of(title)['each'] for title in TITLES) / 1e3:.1f} KB for each client")
-    says(f"{spread([update_of(title)['payload'] / 1e3 for title in TITLES], 0)} KB each")
-    payload, peak = update_of("MNIST, float32, ordinary")["payload"], round_of("MNIST, float32, ordinary")["peak"]
-    says(f"1,000 updates of {payload / 1e3:.0f} KB, {MOST * payload / 1e6:.0f} MB together")
-    says(f"the peak of that round is {peak / 1e6:.1f} MB")
-    says(f"{AT_ONCE} updates on their way")
 
 
 def test_memory_is_that_of_some_models() -> None:
-    for title in TITLES:
-        few, many = round_of(title, 30), round_of(title)
+    rows = {(row["network"], row["codec"], row["kind"], row["clients"]): row for row in RECORD["rows"]}
+    for case in {key[:3] for key in rows}:
+        few, many = rows[*case, 30], rows[*case, 1000]
         assert many["peak"] < 40 * many["dense"]
-        assert (many["peak"] - few["peak"]) / (MOST - 30) < 16_000, title
-
-
-def test_the_page_on_bandwidth() -> None:
-    outlook, payload = outlook_of("MNIST, q4, ordinary"), update_of("MNIST, q4, ordinary")["payload"]
-    large = update_of("CIFAR-10, float32, ordinary")["payload"]
-    dense, up, down = (outlook[way] / 1e9 for way in ("dense", "up", "down"))
-    says(f"q4 and sparsity make of {dense:.2f} GB {up:.2f} GB, {dense / up:.0f} times less")
-    says(f"values are float32 here, {dense / down:.1f} times less than dense")
-    [flower] = [
-        case["over_a_message"]
-        for case in json.loads((ROOT / "results/flower-bytes.json").read_text())["cases"]
-        if (case["method"], case["values"]) == ("feddst", "q4")
-    ]
-    says(f"while they wait, {flower['up']:,.0f} bytes up and {flower['down']:,.0f} down")
-    ways = [f"{CLIENTS * flower[way] / 1e6:.0f} MB {way}" for way in ("up", "down")]
-    says(f"that is {' and '.join(ways)} in a round")
-    shares = [100 * flower["up"] / size for size in (payload, large)]
-    says(f"has {shares[0]:.0f} % on top, a float32 update of CIFAR-10's {shares[1]:.1f} %")
-
-
-def test_the_page_on_time_and_requests() -> None:
-    ordinary, readjusting = outlook_of("MNIST, q4, ordinary"), outlook_of("MNIST, q4, readjusting")
-    update = update_of("MNIST, q4, ordinary")
-    flower, merges = update["flower"], [update["merge"], update_of("MNIST, q4, readjusting")["merge"]]
-    says(f"({1e6 * flower['pack']:.0f} µs a letter and {1e6 * flower['unpack']:.0f} µs an answer")
-    says(
-        f"a merge takes {1e6 * merges[0]:.0f} µs in an ordinary round of MNIST's network, {1e6 * merges[1]:.0f} µs in a"
-    )
-    says(f"{ordinary['seconds']:.0f} s, or {readjusting['seconds']:.0f} s where masks are readjusted")
-    says(f"with {LIGHT_UPDATES:,} updates or more")
-    says(f"asks for {AT_ONCE} answers in a request, so it takes {ordinary['looking']} requests to look once")
-    says(f"pauses for {SHORTEST} s after a look that brought something, up to {LONGEST} s")
-    says(f"each of its {flower['objects']} objects and one to confirm it: {ordinary['fetching']:,} in a round")
-    says(f"they have {1e3 * 600 / ordinary['fetching']:.1f} ms each")
-    says(f"every 3 s, in all {CLIENTS / 3:,.0f} requests a second")
-
-
-def test_the_page_on_a_tree() -> None:
-    one = outlook_of("MNIST, q4, readjusting")
-    says("**This is not built.**")
-    says(f"{LEAVES} leaves of {CLIENTS // LEAVES} clients each")
-    says(f"{LEAVES} leaves add up in {one['leaf']:.1f} s what takes one core {one['adding']:.0f} s")
-    says(f"the root needs {one['root']:.3f} s to merge and close")
-    says(f"{FIXED_POINT} bytes for each value that updates carry")
-    says(f"{WITH_WEIGHTS} for every value of the model")
+        assert (many["peak"] - few["peak"]) / (1000 - 30) < 16_000, case

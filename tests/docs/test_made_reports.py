@@ -1,28 +1,17 @@
-"""Pages, tables and pictures that a program writes are what it writes today from the committed records."""
+"""Tables and pictures that a program writes are what it writes today from the committed records."""
 
-import json
-import types
-import typing
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any
 
 import matplotlib
 import numpy as np
 import pytest
 from matplotlib.image import imread
 
-import benchmarks.cpu.tables
-import benchmarks.gpu.tables
-import benchmarks.scale.tables
-import benchmarks.wire.tables
-from benchmarks.cpu.measure import CpuRecord
 from benchmarks.flower import slow_network
-from benchmarks.gpu.measure import GpuBench, GpuRecord
-from benchmarks.scale.measure import ScaleRecord
-from benchmarks.wire.measure import WireRecord
 from feddst.methods import METHODS
 from feddst.runtime.config import stored_options
 from feddst.runtime.metrics import Row
@@ -31,12 +20,11 @@ from feddst.studies.plots import accuracy_against_upload
 from feddst.studies.reproduce import load_record
 from feddst.studies.reproduce.carry_out import write_reports
 from feddst.studies.tables import caption, escaped, notes, pipes, table
+from scripts.tables.records import bench
 
 ROOT = Path(__file__).parents[2]
 MOST = 0.0005
 """The share of a picture's pixels that may differ: another version of matplotlib may draw a letter differently."""
-
-T = TypeVar("T")
 
 
 @pytest.fixture(autouse=True)
@@ -45,68 +33,6 @@ def usual_style() -> Iterator[None]:
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         yield
-
-
-def read(name: str) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((ROOT / f"results/{name}.json").read_text())
-    return content
-
-
-def revived(kind: Any, value: Any) -> Any:
-    """What was written as JSON, as the type that it was; entries that are no fields follow from others."""
-    if is_dataclass(kind) and isinstance(kind, type):
-        hints = typing.get_type_hints(kind)
-        return kind(**{f.name: revived(hints[f.name], value[f.name]) for f in fields(kind) if f.name in value})
-    origin, inner = typing.get_origin(kind), typing.get_args(kind)
-    if value is None or origin is None:
-        return value
-    if origin in (types.UnionType, typing.Union):
-        return revived(next(one for one in inner if one is not types.NoneType), value)
-    if origin is tuple:
-        kinds = [inner[0]] * len(value) if inner[-1] is ... else inner
-        return tuple(revived(one, each) for one, each in zip(kinds, value, strict=True))
-    return value
-
-
-def record_of(kind: type[T], content: Mapping[str, Any], **others: Any) -> T:
-    found: T = revived(kind, {**content, **others})
-    return found
-
-
-def cpu_page() -> str:
-    about = read("cpu-bench")
-    return benchmarks.cpu.tables.markdown(record_of(CpuRecord, about, gemm=about["gemm_gflops"]), about)
-
-
-def gpu_page() -> str:
-    about = read("gpu-bench")
-    repeats = {len(step["laps"]) for step in about["steps"]}
-    bench = GpuBench(models=about["models"], precision=about["precision"], repeats=max(repeats))
-    others = {"bench": {}, "gpu": about["machine"]["gpu"], "gemm": about["gemm_tflops"], "rows": about["steps"]}
-    return benchmarks.gpu.tables.markdown(replace(record_of(GpuRecord, about, **others), bench=bench), about)
-
-
-def wire_page() -> str:
-    about = read("wire-bench")
-    return benchmarks.wire.tables.markdown(record_of(WireRecord, about), about)
-
-
-def scale_page() -> str:
-    about = read("scale-bench")
-    for row in about["rows"] + about["updates"]:
-        row["case"] = {**row, "level": about["level"], "seed": 0, "rounds": 0}
-    for row in about["rows"]:
-        row["laps"] = [row["seconds"]]
-    return benchmarks.scale.tables.markdown(record_of(ScaleRecord, about, sums=about["updates"]), about)
-
-
-PAGES = {"cpu-bench": cpu_page, "gpu-bench": gpu_page, "scale-bench": scale_page, "wire-bench": wire_page}
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_pages_of_benches(name: str) -> None:
-    whole = PAGES[name]() + f"\nThe record: [results/{name}.json](../results/{name}.json).\n"
-    assert (ROOT / f"docs/{name}.md").read_text() == whole
 
 
 REPRODUCTIONS = sorted(path.parent.name for path in ROOT.glob("results/*/record.json"))
@@ -133,7 +59,7 @@ def alike(one: Path, other: Path) -> None:
 
 def comparison(name: str) -> Comparison:
     """What `comparison.json` holds."""
-    content = read(name)
+    content = bench(name)
     base = stored_options(content["config"]["base"])
     methods, seeds, caps = (tuple(content["config"][key]) for key in ("methods", "seeds", "caps"))
     config = CompareConfig(methods, seeds, caps, base)
@@ -166,7 +92,7 @@ def test_pictures_of_comparisons(name: str, tmp_path: Path) -> None:
 
 
 def test_the_picture_of_slow_links(tmp_path: Path) -> None:
-    slow_network.draw(read("slow-network"), tmp_path / "made.png")
+    slow_network.draw(bench("slow-network"), tmp_path / "made.png")
     alike(tmp_path / "made.png", ROOT / "docs/slow-network.png")
 
 
@@ -182,5 +108,5 @@ def test_the_picture_of_growth(tmp_path: Path, script_named: Callable[[str], Mod
 
 
 def test_the_picture_of_the_life_of_masks(tmp_path: Path, script_named: Callable[[str], ModuleType]) -> None:
-    script_named("mask_life").draw(read("mask-life"), tmp_path / "made.png")
+    script_named("mask_life").draw(bench("mask-life"), tmp_path / "made.png")
     alike(tmp_path / "made.png", ROOT / "docs/mask-life.png")
