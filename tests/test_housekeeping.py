@@ -18,6 +18,34 @@ CHANGELOG, MAKEFILE, CONTRIBUTING = (
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 CITATION: dict[str, Any] = yaml.safe_load((ROOT / "CITATION.cff").read_text())
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+MIRRORED = {"benchmarks": ROOT, "scripts": ROOT}
+"""Folders under tests/ that mirror one of the repository; the others mirror one of the package."""
+PAGES = {"docs", "examples"}
+"""Folders under tests/ that are about what pages and examples show."""
+TOGETHER = {
+    "cli/test_bad_input.py": "every command: one line for whatever is wrong with the input",
+    "cli/test_commands.py": "compare and data show from the outside",
+    "cli/test_stopping.py": "every command, interrupted",
+    "engines/native/test_bad_calls.py": "the compiled module: what it refuses",
+    "engines/native/test_kernels.py": "the compiled module: layers and chains",
+    "engines/native/test_not_a_number.py": "the compiled module: numbers that are none",
+    "engines/native/test_readjust.py": "the compiled module: readjustment",
+    "flower/deployment/test_federation.py": "whole federations on loopback",
+    "flower/test_faults.py": "a federation whose clients fail",
+    "flower/test_garbage.py": "a federation whose clients send garbage",
+    "flower/test_parity.py": "a federation has the bits of a run",
+    "flower/test_resume.py": "a federation that goes on",
+    "flower/test_streaming.py": "a server that never holds all updates",
+    "flower/test_without_data.py": "a server that has no data",
+    "methods/test_ballot.py": "FedDST's server: masks that differ",
+    "methods/test_feddst_round.py": "one FedDST round on paper",
+    "methods/test_shapes.py": "what methods may ask of the protocol",
+    "runtime/test_kill.py": "a run that is killed",
+    "runtime/test_own_models.py": "modules as people write them",
+    "runtime/test_wire_in_the_loop.py": "what travels in a run",
+    "wire/test_fuzz.py": "damaged and hostile payloads",
+}
+"""Tests of what no single module does, and what they are about."""
 TARGETS = set(re.findall(r"^([a-z][\w-]*):", MAKEFILE, re.MULTILINE))
 
 
@@ -98,6 +126,21 @@ def test_markers_are_those_that_the_guide_names() -> None:
     assert {marker for marker in markers if f"`{marker}` (" in CONTRIBUTING} == markers
 
 
+def about(path: Path) -> list[Path]:
+    """Where what a test file is named for can be: a module, a package in its folder, or that folder's package."""
+    folder = path.parent
+    package = MIRRORED.get(folder.parts[0], ROOT / "src/feddst") / folder
+    name = path.stem.removeprefix("test_")
+    alone = [package / f"{name}.py", package / f"__{name}__.py", package / name]
+    return [one for one in (*alone, *([package] if name == folder.name else [])) if one.exists()]
+
+
+def test_tests_mirror_the_package() -> None:
+    tests = [path.relative_to(ROOT / "tests") for path in sorted((ROOT / "tests").glob("*/**/test_*.py"))]
+    without = {path.as_posix() for path in tests if path.parts[0] not in PAGES and not about(path)}
+    assert without == set(TOGETHER)
+
+
 def test_a_wheel_with_something_missing_or_something_else_is_refused() -> None:
     script = runpy.run_path(str(ROOT / "scripts/try_wheel.py"))
     faults, suffix = script["faults"], ".cpython-311-x86_64-linux-gnu.so"
@@ -109,7 +152,7 @@ def test_a_wheel_with_something_missing_or_something_else_is_refused() -> None:
         ([name for name in whole if not name.endswith("LICENSE-MNIST")], "LICENSE-MNIST is missing"),
         (whole[:-1], "not none"),
         ([*whole, other], other),
-        ([*whole, "tests/test_docs.py"], "tests/test_docs.py does not belong there"),
+        ([*whole, "tests/test_readme.py"], "tests/test_readme.py does not belong there"),
         ([*whole, "feddst/__pycache__/x.pyc"], "is a by-product"),
     ]:
         [fault] = faults(wrong, suffix)

@@ -6,7 +6,7 @@ import pytest
 
 from feddst.studies.reproduce import StudyConfig
 
-STUDIES = sorted((Path(__file__).parents[3] / "studies").glob("*.toml"))
+STUDIES = sorted((Path(__file__).parents[2] / "studies").glob("*.toml"))
 CONFIRMING = {"thrifty-mnist", "thrifty-cifar10", "sprout-mnist", "sprout-cifar10"}
 
 
