@@ -44,6 +44,8 @@ def show(tables: Iterable[Table]) -> None:
     """Tables on standard output, each with its title and caption."""
     for table in tables:
         print(f"\n{table.title}\n{textwrap.fill(table.caption, WIDTH)}")
+        for name, meaning in table.columns.items():
+            print(textwrap.fill(f"{name}: {meaning}", WIDTH))
         show_table(table.rows, numbers=table.numbers)
 
 

@@ -32,14 +32,15 @@ def markdown(record: CpuRecord, about: dict[str, Any]) -> str:
         f"Made by `{about['command']}` in {about['seconds']:.0f} s, commit {about['commit'] or 'unknown'}, "
         f"on {about['machine']['cpu']} ({place}), with {record.isa} kernels.{_others(record)}"
     )
-    return "\n\n".join(["# What a round costs on a CPU", heading, *paragraphs(tables(record))]) + "\n"
+    use = "Use this page to see how fast clients train on a CPU, beside PyTorch. In short: [speed](speed.md)."
+    return "\n\n".join(["# What a round costs on a CPU", use, heading, *paragraphs(tables(record))]) + "\n"
 
 
 def _targets(record: CpuRecord) -> Table:
     caption = (
         f"What the native engine was designed for. Speeds are those of a run in which one round in {INTERVAL} "
-        "readjusts masks; found: how many times as fast, then our seconds a round and PyTorch's. Steps are those of "
-        "ordinary rounds; found: their seconds at each S."
+        "readjusts masks: how many times as fast as PyTorch, then our seconds a round and PyTorch's. Steps are those "
+        "of ordinary rounds: their seconds at each S."
     )
     return target_table(caption, verdicts(record))
 
@@ -47,17 +48,19 @@ def _targets(record: CpuRecord) -> Table:
 def _rounds(record: CpuRecord) -> Table:
     caption = (
         f"Seconds of a round, with {counted(record.workers, 'thread')} of ours or as many processes of PyTorch, which "
-        "train dense networks. Ours are whole rounds of a run: broadcasts and updates as bytes, training, aggregation, "
-        "pruning, metrics; but no evaluation. Each runner had its turn, then each another, and so on; the first round "
-        "of a turn is not timed. readjusting: rounds in which clients readjust masks, one of ten; the round after it, "
-        "which has new masks to send, counts as an ordinary one. ×: how many times as long PyTorch takes, by medians "
-        f"and by shortest rounds; 1 in {INTERVAL}: by medians, if one round in {INTERVAL} readjusts masks. "
-        "mnist: 40 images a client in minibatches of 32 and 8. cifar10: 100 images a client, in minibatches of 32 and "
-        "one of 4; they are noise, on which times depend little." + _others(record)
+        "train dense networks. Ours are whole rounds of a run, without evaluation: broadcasts and updates as bytes, "
+        "training, aggregation, pruning, metrics. Runners take turns; the first round of a turn is not timed. "
+        "A client has 40 images (mnist, in minibatches of 32 and 8) or 100 (cifar10, in minibatches of 32 and one of "
+        "4). Those of cifar10 are noise, on which times depend little." + _others(record)
     )
+    columns = {
+        "readjusting": "rounds in which clients readjust masks. The round after it counts as an ordinary one.",
+        "×": "how many times as long PyTorch takes, by medians; *× min* by shortest rounds.",
+        f"× 1 in {INTERVAL}": f"by medians, if one round in {INTERVAL} readjusts masks.",
+    }
     times = ("median s", "min s", "×", "× min")
     heading = (*_WHO, *times, "readjusting: median s", "min s", "×", f"× 1 in {INTERVAL}")
-    return Table("Rounds", caption, [heading, *(_round_line(record, row) for row in record.rounds)])
+    return Table("Rounds", caption, [heading, *(_round_line(record, row) for row in record.rounds)], columns=columns)
 
 
 def _round_line(record: CpuRecord, row: RoundRow) -> Sequence[str]:
@@ -75,14 +78,16 @@ def _round_line(record: CpuRecord, row: RoundRow) -> Sequence[str]:
 
 def _arithmetic(record: CpuRecord) -> Table:
     assert record.gemm is not None
-    caption = (
-        "GFLOP: what an ordinary round's convolutions and linear layers come to, each at its density, two for each "
-        "multiply-add: of outputs, of weights' gradients and of inputs' gradients, of which the first layer has none. "
-        "Biases, pooling, ReLU, loss and SGD's steps are not counted, nor is what dense kernels compute for weights "
-        f"that are not there. floor: seconds at the rate of float32 matrix products of {SIZE}³: "
-        f"{record.gemm.alone_median:,.1f} GFLOP/s of one thread, {record.gemm.together_median:,.1f} of "
-        f"{record.gemm.threads} at once (medians of {len(record.gemm.alone)}). share: of that rate."
-    )
+    caption = "What an ordinary round computes, and how close that comes to the fastest matrix products here."
+    columns = {
+        "GFLOP": "convolutions and linear layers, each at its density: two for each multiply-add of outputs, weights' "
+        "gradients and inputs' gradients (the first layer has none). Biases, pooling, ReLU, loss and SGD's steps are "
+        "not counted, nor is what dense kernels compute for absent weights.",
+        "floor s": f"seconds at the rate of float32 matrix products of {SIZE}³: {record.gemm.alone_median:,.1f} "
+        f"GFLOP/s of one thread, {record.gemm.together_median:,.1f} of {record.gemm.threads} at once (medians of "
+        f"{len(record.gemm.alone)}).",
+        "share": "of that rate.",
+    }
     rows = [
         (
             *_who(row),
@@ -95,13 +100,18 @@ def _arithmetic(record: CpuRecord) -> Table:
         )
         for row in record.rounds
     ]
-    return Table("Arithmetic", caption, [(*_WHO, "density", "GFLOP", "floor s", "median s", "GFLOP/s", "share"), *rows])
+    return Table(
+        "Arithmetic",
+        caption,
+        [(*_WHO, "density", "GFLOP", "floor s", "median s", "GFLOP/s", "share"), *rows],
+        columns=columns,
+    )
 
 
 def _crossings(record: CpuRecord) -> Table:
     caption = (
-        "From which density on a layer is faster if kernels go through all its weights, by the times in the next "
-        "table, on a straight line between neighbouring densities; and from which the engine lets them."
+        "The density from which on a layer is faster if kernels go through all its weights, by the times in the next "
+        "table, interpolated between neighbouring densities; and the density from which on the engine lets them."
     )
     rows = [_crossing_line(row) for row in record.crossings]
     return Table("Where kernels cross", caption, [("network", "layer", "images", "crossing", "taken from"), *rows])
@@ -114,16 +124,20 @@ def _crossing_line(row: CrossingRow) -> Sequence[str]:
 
 def _kernels(record: CpuRecord) -> Table:
     caption = (
-        "Microseconds of one thread for a step of SGD, forward and backward, of a layer by itself, on so many images: "
-        "the shortest step of a network of it and little else, less the same with a single weight in the layer. "
-        "sparse: kernels that go through its active weights; dense: through all. ratio: sparse to dense."
+        "Microseconds of one thread for a step of SGD, forward and backward, of one layer on so many images: the "
+        "shortest step of a network of it and little else, less the same with a single weight in the layer."
     )
+    columns = {
+        "sparse": "kernels that go through the layer's active weights.",
+        "dense": "kernels that go through all of them.",
+        "ratio": "sparse to dense.",
+    }
     times = [word for images in BATCHES for word in (f"{images}: sparse µs", "dense µs", "ratio")]
     rows: dict[tuple[str, ...], list[str]] = {}
     for row in record.kernels:
         rows.setdefault((row.network, row.layer, f"{row.density:.1f}"), []).extend(_kernel_words(row))
     body = [[*place, *words] for place, words in rows.items()]
-    return Table("Kernels", caption, [("network", "layer", "density", *times), *body])
+    return Table("Kernels", caption, [("network", "layer", "density", *times), *body], columns=columns)
 
 
 def _kernel_words(row: KernelRow) -> Sequence[str]:
@@ -133,8 +147,11 @@ def _kernel_words(row: KernelRow) -> Sequence[str]:
 def _evaluations(record: CpuRecord) -> Table:
     caption = (
         f"Seconds to test a network on all test images, with {counted(record.workers, 'thread')} of the native engine "
-        "or as many processes of the reference engine, in turn. ×: how many times as long the latter takes, by medians."
+        "or as many processes of the reference engine, in turn."
     )
+    columns = {
+        "×": "how many times as long the reference engine takes, by medians.",
+    }
     rows = [
         (
             row.job,
@@ -147,7 +164,7 @@ def _evaluations(record: CpuRecord) -> Table:
         for row in record.evaluations
     ]
     heading = ("job", "S", "images", "native: median s", "min s", "reference: median s", "min s", "×")
-    return Table("Evaluation", caption, [heading, *rows])
+    return Table("Evaluation", caption, [heading, *rows], columns=columns)
 
 
 def _others(record: CpuRecord) -> str:

@@ -1,6 +1,6 @@
 """What was measured on a GPU, as tables."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.gpu.contestants import TITLES
@@ -24,7 +24,8 @@ _WORDS = {"tf32": "TF32", "float32": "float32"}
 def tables(record: GpuRecord) -> list[Table]:
     """All tables."""
     targets = target_table("What the stacked engine was designed for, by the medians below.", verdicts(record))
-    return [targets, Table("Steps", _caption(record), [_HEADING, *(_line(record, row) for row in record.rows)])]
+    steps = [_HEADING, *(_line(record, row) for row in record.rows)]
+    return [targets, Table("Steps", _caption(record), steps, columns=_columns(record))]
 
 
 def remarks(record: GpuRecord) -> list[str]:
@@ -43,26 +44,34 @@ def markdown(record: GpuRecord, about: dict[str, Any]) -> str:
         f"Made by `{about['command']}` in {about['seconds']:.0f} s, commit {about['commit'] or 'unknown'}, "
         f"on {record.gpu} ({place})."
     )
-    return "\n\n".join(["# What a training step costs on a GPU", heading, *paragraphs(tables(record))]) + "\n"
+    use = "Use this page to see how fast many models train side by side on a GPU. In short: [speed](speed.md)."
+    return "\n\n".join(["# What a training step costs on a GPU", use, heading, *paragraphs(tables(record))]) + "\n"
 
 
 def _caption(record: GpuRecord) -> str:
-    bench, gemm = record.bench, record.gemm
+    bench = record.bench
     return (
-        f"Milliseconds of one step of {counted(bench.models, 'model')}, each with weights, masks (S = "
-        f"{SPARSITY.level:g}, ERK) and images of its own: choosing the images, forward, backward, masked SGD with "
-        f"momentum and L2; matrix products in {_WORDS[bench.precision]}. Each runner had its turn, then each another, "
-        f"and so on, {bench.repeats} of them; a turn is {STEPS} steps, or one of one model after another, by the wall "
-        "clock, launches and copies included. feddst: the stacked engine's steps, with what it needs to plan them; "
-        "one model after another: plain PyTorch; vmap, grouped: torch.func.vmap, or convolutions with a group for "
-        "each model and batched products, by torch.compile in a CUDA graph, with cuDNN's fastest algorithms. × feddst: "
-        "how many times as long as ours, by medians. GFLOP: of convolutions and linear layers as if no weight were "
-        "masked, two for each multiply-add: of outputs, of weights' gradients and of inputs' gradients, of which the "
-        f"first layer has none. of GEMM: the share of the rate of {SIZE}³ matrix products in the same run, "
-        f"{gemm.median('tf32'):,.0f} TFLOP/s in TF32 and {gemm.median('float32'):,.0f} in float32. differs: the "
-        "largest difference of a weight from ours after one step, as a share of the largest change. ready in: with "
-        "compiling and warming up."
+        f"Milliseconds of one step of {counted(bench.models, 'model')}, each with its own weights, masks (S = "
+        f"{SPARSITY.level:g}, ERK) and images: choosing the images, forward, backward, masked SGD with momentum and "
+        f"L2. Matrix products are in {_WORDS[bench.precision]}. Runners take turns, {bench.repeats} each; a turn is "
+        f"{STEPS} steps (one, if models go one after another) by the wall clock, with launches and copies."
     )
+
+
+def _columns(record: GpuRecord) -> Mapping[str, str]:
+    gemm = record.gemm
+    return {
+        "runner": "feddst is the stacked engine, with what it needs to plan steps; one model after another is plain "
+        "PyTorch; vmap is `torch.func.vmap`, and grouped is convolutions with a group for each model and batched "
+        "products, both by `torch.compile` in a CUDA graph with cuDNN's fastest algorithms.",
+        "× feddst": "how many times as long as ours, by medians.",
+        "GFLOP": "convolutions and linear layers as if no weight were masked: two for each multiply-add of outputs, "
+        "weights' gradients and inputs' gradients (the first layer has none).",
+        "of GEMM": f"the share of the rate of {SIZE}³ matrix products in the same run, {gemm.median('tf32'):,.0f} "
+        f"TFLOP/s in TF32 and {gemm.median('float32'):,.0f} in float32.",
+        "differs": "the largest difference of a weight from ours after one step, as a share of the largest change.",
+        "ready in s": "with compiling and warming up.",
+    }
 
 
 def _line(record: GpuRecord, row: StepRow) -> Sequence[str]:

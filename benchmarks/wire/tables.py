@@ -22,8 +22,10 @@ def markdown(record: WireRecord, about: dict[str, Any]) -> str:
     place = ", ".join(f"{name} {value}" for name, value in about["machine"].items() if name != "cpu")
     parts = [
         "# What the wire costs",
+        "Use this page to look up how many bytes an update takes with each codec, and how long it takes to write and "
+        "read. Which to take: [What to choose](choosing.md#the-codec-of-updates). The format: [wire.md](wire.md).",
         f"Made by `{about['command']}` in {about['seconds']:.0f} s, commit {about['commit'] or 'unknown'}, "
-        f"on {about['machine']['cpu']} ({place}), on one core. The format is described in [wire.md](wire.md).",
+        f"on {about['machine']['cpu']} ({place}), on one core.",
         f"Updates are real: FedDST's first broadcast, and one client's epoch on {IMAGES} made-up images.",
     ]
     return "\n\n".join([*parts, *paragraphs(tables(record))]) + "\n"
@@ -42,15 +44,22 @@ def _values(record: WireRecord) -> Table:
         mine = [row for row in record.values if (row.network, row.level) == (copy.network, copy.level)]
         rows += [*map(_value_line, mine), *_copy_lines(copy)]
     caption = (
-        "bytes: the payload. bits: of the payload, for each value sent. entropy: the same unit; of float32 and 16-bit "
-        "numbers their width, of quantised ones the entropy of their levels, each by itself, plus 16 bits for each "
-        "block's scale (what adapts to parts of the model, or looks at levels in pairs, as deflate does, may fall "
-        "below). framing: bytes that are neither mask, values nor buffers. encode, decode: MB/s of float32 that the "
-        "values stand for, from an update that holds its active weights, and back with all checks. dense: MB/s of all "
-        "that a client does after its training: find the weights under its mask, gather them, name the mask, encode. "
-        "memcpy and numpy.save to memory and numpy.load move the same values as float32."
+        "One client's update with each codec. memcpy, and numpy.save to memory and numpy.load, move the same values as "
+        "float32."
     )
-    return Table("Values", caption, rows)
+    columns = {
+        "bytes": "the payload.",
+        "bits": "of the payload, for each value sent.",
+        "entropy": "bits a value too: of float32 and 16-bit numbers their width, of quantised ones the entropy of "
+        "their levels, each by itself, plus 16 bits for each block's scale. What adapts to parts of the model, or "
+        "looks at levels in pairs, as deflate does, may fall below.",
+        "framing": "bytes that are neither mask, values nor buffers.",
+        "encode, decode": "MB/s of float32 that the values stand for, from an update that holds its active weights, "
+        "and back with all checks.",
+        "dense": "MB/s of all that a client does after its training: find the weights under its mask, gather them, "
+        "name the mask, encode.",
+    }
+    return Table("Values", caption, rows, columns=columns)
 
 
 def _value_line(row: ValueRow) -> Sequence[str]:
@@ -78,9 +87,12 @@ def _copy_lines(row: CopyRow) -> list[Sequence[str]]:
 
 def _calls(record: WireRecord) -> Table:
     caption = (
-        "Updates with one weight in a thousand: what is left is the cost of a call, in µs, which small payloads are "
-        "dominated by. dense: as above; it looks at every weight of the mask."
+        "Updates with one weight in a thousand, in µs: what is left is the cost of a call, which dominates small "
+        "payloads."
     )
+    columns = {
+        "dense": "as above; it looks at every weight of the mask.",
+    }
     rows = [
         (
             row.network,
@@ -90,15 +102,24 @@ def _calls(record: WireRecord) -> Table:
         )
         for row in record.calls
     ]
-    return Table("The cost of a call", caption, [("network", "values", "codec", "encode", "dense", "decode"), *rows])
+    return Table(
+        "The cost of a call",
+        caption,
+        [("network", "values", "codec", "encode", "dense", "decode"), *rows],
+        columns=columns,
+    )
 
 
 def _errors(record: WireRecord) -> Table:
     caption = (
-        "Mean squares over all values: of the change that the client made, and of the error in it after the wire, "
-        "measured over five encodings or more and, for the quantisers, expected. Where error/change is near 1 or "
-        "above, a single update is mostly noise. It is zero for float32."
+        "Mean squares over all values. Where error/change is near 1 or above, a single update is mostly noise. float32 "
+        "has no error."
     )
+    columns = {
+        "change": "what the client changed.",
+        "error": "in that change after the wire, measured over five encodings or more.",
+        "expected": "the same, worked out for the quantisers.",
+    }
     rows = [
         (
             row.network,
@@ -113,16 +134,17 @@ def _errors(record: WireRecord) -> Table:
         if row.packing == "plain" and row.error.measured
     ]
     heading = ("network", "S", "codec", "change", "error", "expected", "error/change")
-    return Table("Errors", caption, [heading, *rows])
+    return Table("Errors", caption, [heading, *rows], columns=columns)
 
 
 def _differences(record: WireRecord) -> Table:
-    caption = (
-        "Masks that clients have readjusted, against the one they were sent. entropy: log₂C(k, leaving) + "
-        "log₂C(n − k, entering), summed over layers of n weights of which k are kept, in bytes; it does not count "
-        "what it takes to say how many move. It is the least for masks that move at random; real ones do not quite, "
-        "and may fall below. ratio: bytes to entropy."
-    )
+    caption = "Masks that clients have readjusted, against the one they were sent."
+    columns = {
+        "entropy": "log₂C(k, leaving) + log₂C(n − k, entering), summed over layers of n weights of which k are kept, "
+        "in bytes; how many move is not counted. It is the least for masks that move at random; real ones do not "
+        "quite, and may fall below.",
+        "ratio": "bytes to entropy.",
+    }
     rows = [
         (
             row.network,
@@ -139,14 +161,17 @@ def _differences(record: WireRecord) -> Table:
         for row in record.differences
     ]
     heading = ("network", "S", "α", "kept", "leaving", "entering", "code", "bytes", "entropy", "ratio")
-    return Table("Mask differences", caption, [heading, *rows])
+    return Table("Mask differences", caption, [heading, *rows], columns=columns)
 
 
 def _masks(record: WireRecord) -> Table:
-    caption = (
-        "Whole masks, in bytes: one bit for each weight; as positions; and the entropy n·H(k/n), summed over layers. "
-        "ratio: positions to entropy."
-    )
+    caption = "Whole masks, in bytes."
+    columns = {
+        "bitmap": "one bit for each weight.",
+        "positions": "the positions of those kept.",
+        "entropy": "n·H(k/n), summed over layers.",
+        "ratio": "positions to entropy.",
+    }
     rows = [
         (
             row.network,
@@ -161,7 +186,7 @@ def _masks(record: WireRecord) -> Table:
         for row in record.masks
     ]
     heading = ("network", "S", "weights", "kept", "bitmap", "positions", "entropy", "ratio")
-    return Table("Whole masks", caption, [heading, *rows])
+    return Table("Whole masks", caption, [heading, *rows], columns=columns)
 
 
 def _codec(row: ValueRow) -> str:

@@ -21,7 +21,7 @@ def _title(row: Found) -> str:
 
 
 def _largest() -> int:
-    return max(row["clients"] for row in bench("scale-bench")["rows"])
+    return max(int(row["clients"]) for row in bench("scale-bench")["rows"])
 
 
 def _outlooks(heading: list[str], told: Callable[[Found], list[str]], about: str) -> str:
