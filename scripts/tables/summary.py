@@ -22,7 +22,7 @@ def in_short() -> str:
 
 def _answers() -> Iterator[list[str]]:
     cifar = study("table2-paper")
-    for other, title in (("fedavgm", "FedAvgM"), ("randommask", "a random mask that never moves")):
+    for other, title in (("fedavgm", "FedAvgM, which is dense"), ("randommask", "a random mask that never moves")):
         gain = difference(cifar, "feddst", other, 16.0)
         yield [
             f"FedDST minus {title}: CIFAR-10, 16 GiB of upload",
@@ -45,7 +45,7 @@ def _answers() -> Iterator[list[str]]:
     rounds = rounds_of("cpu-bench")
     faster = rounds[PYTORCH, 0.0]["ordinary"]["median"] / rounds["native", 0.8]["ordinary"]["median"]
     yield [
-        "A round on two CPU cores at S = 0.8, beside dense PyTorch",
+        "A round on two CPU cores with four in five weights masked, beside dense PyTorch",
         f"{faster:.1f} times as fast",
         "[record](results/cpu-bench.json), [speed](docs/speed.md)",
     ]
