@@ -9,6 +9,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -429,6 +430,27 @@ def sweeps() -> Iterator[str]:
     yield f"is ahead of 0.05 by {difference('alpha-mnist', 'alpha=0.001', 'alpha=0.05', 1.0)} at 1 GiB."
     late = [difference("schedule-mnist", f"schedule={epoch}", "schedule=10", 4.0) for epoch in (3, 8, 1)]
     yield "loses {} and {} against the last epoch at 4 GiB, after the first epoch nothing, {}.".format(*late)
+
+
+@on(RESULTS)
+def sweeps_on_cifar10() -> Iterator[str]:
+    for name in ("schedule",):
+        source = record(f"{name}-cifar10")
+        usual = row_of(source, source.usual)
+        assert usual.runs == tuple(
+            replace(run, label=usual.name) for run in row_of(record("table2-lossless"), "feddst").runs
+        )
+        yield line(f"**{usual.title}**", found(f"{name}-cifar10", usual.name)[0], NOTHING)
+        for row in source.rows:
+            if row.runs and row != usual:
+                assert {run.seed for run in row.runs} == {0, 1, 2}
+                gain = difference(f"{name}-cifar10", row.name, usual.name, 4.0)
+                yield line(row.title, found(f"{name}-cifar10", row.name)[0], gain)
+    [literal] = leads("schedule-cifar10", "schedule=9", "schedule=10", 4.0)
+    assert literal.low < 0 < literal.high
+    rounds = sum(run.rows[-1].round for run in row_of(record("schedule-cifar10"), "schedule=9").runs)
+    made = record("schedule-cifar10").made[0]
+    yield f"The three seeds took {took('schedule-cifar10')[0]}, {made.seconds / rounds:.2f} s a round, on one core"
 
 
 @on(RESULTS)
