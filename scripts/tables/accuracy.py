@@ -1,20 +1,20 @@
 """Accuracies and differences of reproductions and studies."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
-from feddst.runtime.wording import NOTHING, WAYS, duration
+from feddst.runtime.metrics import GIB
+from feddst.runtime.wording import NOTHING, WAYS
 from feddst.studies.reproduce import Record
-from feddst.studies.reproduce.paired import paired_difference
-from feddst.studies.reproduce.paper import PAPER
-from feddst.studies.reproduce.record import RecordedRow
+from feddst.studies.reproduce.paired import Difference, paired_difference, pairs
+from feddst.studies.reproduce.record import STUDY, RecordedRow
 from feddst.studies.reproduce.table import cell, difference
-from feddst.studies.tables import Cell, meanings
+from feddst.studies.tables import meanings
 from scripts.tables.blocks import block
-from scripts.tables.records import made, row_of, study, study_source, with_caption
+from scripts.tables.records import in_readings, made, row_of, study, study_source, with_caption
 
-STILL = "-still"
-"""Ends the names of dense rows as the published code has them, but without its readjustment."""
-_PAIRED = "Differences in points on the same seeds, with 95 % bootstrap intervals"
+READINGS = {"paper": "paper's text", "published": "published code"}
+PAIRED = "Differences in points on the same seeds, with 95 % bootstrap intervals"
 
 
 def named(word: str) -> tuple[str, str]:
@@ -23,14 +23,24 @@ def named(word: str) -> tuple[str, str]:
     return name, title
 
 
-def caps(record: Record) -> list[str]:
+def caps(*records: Record) -> list[str]:
     """The heading of a table over upload caps."""
-    return [f"{cap:g} GiB" for cap in record.caps]
+    return [f"{cap:g} GiB" for cap in all_caps(records)]
+
+
+def all_caps(records: Iterable[Record]) -> list[float]:
+    """The upload caps that any of these has."""
+    return sorted({cap for record in records for cap in record.caps})
+
+
+def counted_seeds(count: int) -> str:
+    """How many seeds there are."""
+    return f"{count} seeds" if count > 1 else "one seed"
 
 
 def seeds(record: Record) -> str:
-    """How many seeds there are."""
-    return f"{record.seeds} seeds" if record.seeds > 1 else "one seed"
+    """How many seeds a row of a record should have."""
+    return counted_seeds(record.seeds)
 
 
 def reached(record: Record, row: RecordedRow) -> list[str]:
@@ -38,9 +48,38 @@ def reached(record: Record, row: RecordedRow) -> list[str]:
     return [str(cell(record, row, cap)) for cap in record.caps]
 
 
+def so_far(record: Record, row: RecordedRow) -> str:
+    """How far the runs of a row have come that is not at the last cap, and how many there are of them.
+
+    A study's runs may end after so many rounds, and are whole then; those of the paper's tables go on to the caps.
+    """
+    cap = record.caps[-1]
+    whole = [run.settled(cap) and (record.target == STUDY or not run.ended_before(cap)) for run in row.runs]
+    if len(whole) == record.seeds and all(whole):
+        return ""
+    ends = [f"{end:.3g}" for end in sorted(run.cap_gib or run.uploaded / GIB for run in row.runs)]
+    few = f", {len(ends)} of {record.seeds} seeds" if len(ends) < record.seeds else ""
+    return f" (to {'–'.join(dict.fromkeys((ends[0], ends[-1])))} GiB{few})"
+
+
+def unmade(record: Record) -> list[str]:
+    """The titles of the rows that have no runs yet."""
+    return [row.title for row in record.rows if not row.runs]
+
+
+def not_begun(titles: Sequence[str], which: str = "") -> str:
+    """The sentence that names what has no runs yet, if anything."""
+    return f"Not begun{which}: {', '.join(titles)}." if titles else ""
+
+
 def marks(rows: Sequence[Sequence[str]]) -> str:
     """What the marks in a table mean, for those that occur."""
     return "".join(f" {meaning}." for meaning in meanings(word for row in rows for word in row[1:]))[1:]
+
+
+def averages(count: int) -> str:
+    """What stands in the cells of a table of accuracies over so many seeds."""
+    return f"mean ± standard deviation over {counted_seeds(count)}" if count > 1 else counted_seeds(count)
 
 
 @block
@@ -52,137 +91,107 @@ def accuracies(name: str, *words: str) -> str:
     for key, title in wanted:
         row = row_of(record, key)
         bold = "**" * (key == record.usual)
-        rows.append([f"{bold}{title or row.title}{bold}", *reached(record, row)])
-    over = f"mean ± standard deviation over {seeds(record)}" if record.seeds > 1 else seeds(record)
+        rows.append([f"{bold}{title or row.title}{bold}{so_far(record, row)}", *reached(record, row)])
     way = WAYS[record.accounting]
-    best = f"{record.data}: best mean client accuracy [%] under caps on the upload, {way}; {over}."
+    best = f"{record.data}: best mean client accuracy [%] under caps on the upload, {way}; {averages(record.seeds)}."
     return with_caption(rows, best, marks(rows), f"From {study_source(name)}.")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two rows of a record that are set against each other; `own` is the title that a page gives them, if any."""
+
+    record: Record
+    one: str
+    other: str
+    own: str = ""
+
+    @property
+    def against(self) -> str:
+        """The title of the row that is taken away."""
+        return row_of(self.record, self.other).title
+
+    def title(self, alone: bool) -> str:
+        """The title of the first row alone, or of both."""
+        one = row_of(self.record, self.one).title
+        return self.own or (one if alone else f"{one} − {self.against}")
+
+    def gains(self, under: Iterable[float]) -> list[Difference | None]:
+        """One less the other under each of these caps."""
+        return [difference(self.record, self.one, self.other, cap) for cap in under]
 
 
 @block
 def differences(name: str, *words: str) -> str:
-    """A table of paired differences, `one/other` each; `*/other` is all that the study sets against that row."""
-    record = study(name)
-    pairs = list(_pairs(record, words))
-    others = {other for _, other, _ in pairs}
-    against = len(others) == 1
-    rows = [[f"minus {_title(record, others.pop())}" if against else "difference", *caps(record)]]
-    for one, other, title in pairs:
-        usual = _title(record, one) if against else f"{_title(record, one)} − {_title(record, other)}"
-        rows.append([title or usual, *_gains(record, one, other)])
-    return with_caption(rows, f"{_PAIRED} over {seeds(record)}.", marks(rows), f"From {study_source(name)}.")
+    """A table of paired differences, `one/other` each; `*/other` is all that the record sets against that row.
+
+    Without words it is all that the record sets against each other, and has a seed in common. A table's name stands for
+    its records in both readings, as far as they are made.
+    """
+    names = in_readings(name)
+    records = [study(each) for each in names]
+    found = [pair for record in records for pair in pairs_of(record, words)]
+    against = {pair.against for pair in found}
+    alone = len(against) == 1
+    cells, over = told([pair.gains(all_caps(records)) for pair in found])
+    rows = [[f"minus {against.pop()}" if alone else "difference", *caps(*records)]]
+    for pair, line in zip(found, cells, strict=True):
+        rows.append([pair.title(alone) + of_reading(pair.record, len(names) > 1), *line])
+    return with_caption(rows, f"{PAIRED} over {over}.", marks(rows), f"From {' and '.join(map(study_source, names))}.")
 
 
-def _pairs(record: Record, words: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    for word in words:
-        key, title = named(word)
+def pairs_of(record: Record, words: Sequence[str]) -> Iterator[Pair]:
+    """The pairs that these words stand for."""
+    for key, title in map(named, words or ["*/*"]):
         one, _, other = key.partition("/")
         if one == "*":
-            compared = [first for first, second in record.compared if second == other and record.row(first)]
-            yield from ((first, other, "") for first in compared)
+            several = (Pair(record, first, second) for first, second in pairs(record) if other in (second, "*"))
+            yield from (pair for pair in several if any(pair.gains(record.caps)))
         else:
-            yield one, other, title
+            yield Pair(record, one, other, title)
 
 
-def _title(record: Record, name: str) -> str:
-    return row_of(record, name).title
+def told(gains: Sequence[Sequence[Difference | None]]) -> tuple[list[list[str]], str]:
+    """Differences as words, and over how many seeds they are; one over fewer says so itself."""
+    most = max((gain.seeds for line in gains for gain in line if gain is not None), default=0)
+
+    def words(gain: Difference | None) -> str:
+        if gain is None:
+            return NOTHING
+        return str(gain) + (f" ({counted_seeds(gain.seeds)})" if 1 < gain.seeds < most else "")
+
+    return [[words(gain) for gain in line] for line in gains], counted_seeds(most)
 
 
-def _gains(record: Record, one: str, other: str) -> list[str]:
-    found = [difference(record, one, other, cap) for cap in record.caps]
-    return [NOTHING if gain is None else str(gain) for gain in found]
-
-
-@block
-def readings(table: str, *names: str) -> str:
-    """A table of the paper in both readings, and as the paper reports it.
-
-    A dense row of the published code is the one without readjustment.
-    """
-    records = {"paper's text": study(f"{table}-paper"), "published code": study(f"{table}-published")}
-    text = records["paper's text"]
-    rows = [["", *caps(text)]]
-    for words, record in records.items():
-        for name in names:
-            row = record.row(f"{name}{STILL}") or record.row(name)
-            if row is not None:
-                rows.append([f"{row.title}, {words}", *reached(record, row)])
-    for name in names:
-        said = [f"{one.mean:.2f} ± {one.spread:.2f}" for one in PAPER[table][name]]
-        rows.append([f"{_title(text, name)}, reported", *said])
-    over = f"Best mean client accuracy [%] under caps on the upload, mean ± standard deviation over {_counts(records)}."
-    sources = (
-        f"{words[0].upper()}{words[1:]}, {record.data}: {study_source(f'{table}-{record.reading}')}."
-        for words, record in records.items()
-    )
-    return with_caption(rows, over, marks(rows), *sources)
-
-
-def _counts(records: dict[str, Record]) -> str:
-    if len({record.seeds for record in records.values()}) == 1:
-        return seeds(next(iter(records.values())))
-    return " and ".join(f"{seeds(record)} ({words})" for words, record in records.items())
-
-
-@block
-def distances(name: str, *names: str) -> str:
-    """How far rows are from what the paper reports, in its standard deviations and in points."""
-    record = study(name)
-    rows = [["minus what the paper reports", *caps(record)]]
-    for each in names:
-        row = row_of(record, each)
-        told = []
-        for cap, said in zip(record.caps, PAPER[record.target][each.removesuffix(STILL)], strict=True):
-            found = cell(record, row, cap)
-            told.append(_apart(found, said.mean, said.spread))
-        rows.append([row.title, *told])
-    return with_caption(
-        rows, "Points, and in brackets standard deviations σ of the paper's ten runs.", f"From {study_source(name)}."
-    )
-
-
-def _apart(found: Cell, mean: float, spread: float) -> str:
-    if not found.values:
-        return NOTHING
-    points = found.mean - mean
-    return f"{points:+.2f} ({points / spread:+.1f} σ)".replace("-", "−")
-
-
-@block
-def seeds_apart(name: str, *names: str) -> str:
-    """Where single seeds end: for rows whose mean hides how different they are."""
-    record = study(name)
-    cap = record.caps[-1]
-    rows = [[f"at {cap:g} GiB", "worst seed", "second worst", "median", "best", "mean"]]
-    for each in names:
-        row = row_of(record, each)
-        ends = sorted(row.best(cap).values())
-        told = (ends[0], ends[1], (ends[(len(ends) - 1) // 2] + ends[len(ends) // 2]) / 2, ends[-1])
-        rows.append([row.title, *(f"{end:.1f}" for end in told), str(cell(record, row, cap))])
-    return with_caption(rows, f"Best mean client accuracy [%], {seeds(record)}.", f"From {study_source(name)}.")
+def of_reading(record: Record, several: bool) -> str:
+    """Which reading a row is of, where there are several."""
+    return f", {READINGS[record.reading]}" if several else ""
 
 
 @block
 def between(first: str, second: str, *words: str) -> str:
-    """The same rows of two records: the first less the second, under the caps that both have."""
-    one, other = study(first), study(second)
-    shared = [cap for cap in one.caps if cap in other.caps]
-    rows = [["", *(f"{cap:g} GiB" for cap in shared)]]
-    for key, title in map(named, words):
-        pairs = [(row_of(one, key).best(cap), row_of(other, key).best(cap)) for cap in shared]
-        gains = [paired_difference(*pair) for pair in pairs]
-        rows.append([title or _title(one, key), *(NOTHING if gain is None else str(gain) for gain in gains)])
-    return with_caption(rows, f"{_PAIRED}: {study_source(first)}, less {study_source(second)}.")
+    """The same rows of two records: the first less the second, under the caps that both have.
 
-
-@block
-def took(*names: str) -> str:
-    """How long reproductions took, and on what."""
-    rows = [["record", "rows", "seeds", "time", "on"]]
-    for name in names:
-        record = study(name)
-        played = len(made(record))
-        times = " + ".join(duration(maker.seconds) for maker in record.made)
-        devices = ", ".join(dict.fromkeys(maker.device for maker in record.made))
-        rows.append([f"[{name}](results/{name}/record.json)", f"{played}", f"{record.seeds}", times, devices])
-    return with_caption(rows, "Wall-clock time of each call that the record was made with.")
+    Without words it is every row in which both have a seed in common. A table's name stands for its records in both
+    readings, of which each is set against the same reading.
+    """
+    others = {study(each).reading: each for each in in_readings(second)}
+    both = [(each, others[study(each).reading]) for each in in_readings(first) if study(each).reading in others]
+    shared = [cap for cap in study(both[0][0]).caps if all(cap in study(each).caps for pair in both for each in pair)]
+    titles, gains = [], []
+    for one, other in ((study(one), study(other)) for one, other in both):
+        for key, title in map(named, words or (row.name for row in made(one) if other.row(row.name))):
+            rows = row_of(one, key), row_of(other, key)
+            line = [paired_difference(*(row.best(cap) for row in rows)) for cap in shared]
+            if words or any(line):
+                titles.append((title or rows[0].title) + of_reading(one, len(both) > 1))
+                gains.append(line)
+    cells, over = told(gains)
+    sources = "; ".join(f"{study_source(one)}, less {study_source(other)}" for one, other in both)
+    return with_caption(
+        [
+            ["", *(f"{cap:g} GiB" for cap in shared)],
+            *([title, *line] for title, line in zip(titles, cells, strict=True)),
+        ],
+        f"{PAIRED} over {over}: {sources}.",
+    )

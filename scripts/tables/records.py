@@ -2,10 +2,10 @@
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
-from itertools import accumulate
-from operator import and_
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from feddst.studies.reproduce.record import RecordedRow
 from feddst.studies.tables import pipes
 
 ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "results"
 MIB = 2**20
 _MOVED = {
     "python scripts/compare_coders": "python -m benchmarks.wire.compare_coders",
@@ -22,14 +23,34 @@ _MOVED = {
     "python scripts/slow_network": "python -m benchmarks.flower.slow_network",
 }
 """Scripts that became benches after records were made with them."""
-_PLACE = re.compile(r" --(?:engine\.\w+|data\.(?:dataset|root)|commit|device|out|workers) \S+")
-"""Options that say where a command ran; the record has them."""
+_PLACE = re.compile(
+    r" --(?:engine\.(?:kind|device|workers)|commit|device|out|workers) \S+"
+    r"|(?<!--data\.dataset folder) --data\.root \S+"
+)
+"""Options that say where a command ran; the record has them. Images of one's own are not a place but the data."""
 
 
 @cache
 def study(name: str) -> Record:
-    """The record of a study or a reproduction."""
-    return load_record(ROOT / "results" / name)
+    """The record of a study or a reproduction; `table3-paper@8,28` is that of `table3-paper` under other caps."""
+    folder, _, caps = name.partition("@")
+    record = load_record(RESULTS / folder)
+    return replace(record, caps=tuple(map(float, caps.split(",")))) if caps else record
+
+
+def is_made(name: str) -> bool:
+    """Whether there is such a record."""
+    return (RESULTS / name.partition("@")[0] / "record.json").is_file()
+
+
+def in_readings(name: str) -> list[str]:
+    """The records that a name stands for: its own, or those of a table in its readings, as far as they are made."""
+    folder, at, caps = name.partition("@")
+    possible = (f"{folder}{reading}{at}{caps}" for reading in ("", "-paper", "-published"))
+    found = [one for one in possible if is_made(one)]
+    if not found:
+        raise ValueError(f"results/ has no record of {folder}")
+    return found
 
 
 @cache
@@ -62,19 +83,23 @@ def today(command: str) -> str:
 
 
 def made_by(command: str) -> str:
-    """A record's command in short: what its parts have in common, without where they ran."""
-    parts = [_PLACE.sub("", part).split() for part in command.split("; ")]
-    alike = (len(set(words)) == 1 for words in zip(*parts, strict=False))
-    common = [word for word, same in zip(parts[0], accumulate(alike, and_), strict=False) if same]
-    if len(parts) > 1 and common[-1].startswith("--"):
-        common = common[:-1]
-    return f"`{today(' '.join(common))}`"
+    """A record's commands in short: those of one kind as one with the options that all have, without where they ran."""
+    kinds = defaultdict(list)
+    for part in command.split("; "):
+        head, *options = _PLACE.sub("", part).split(" --")
+        kinds[head].append(options)
+    shared = {
+        head: [option for option in several[0] if all(option in others for others in several)]
+        for head, several in kinds.items()
+    }
+    return " and ".join(f"`{today(' --'.join([head, *options]))}`" for head, options in shared.items())
 
 
 def study_source(name: str) -> str:
     """Where a study's or a reproduction's table comes from."""
-    record = f"the [record](results/{name}/record.json) of {made_by(study(name).command)}"
-    return f"{record} ([all rows](results/{name}/table.md))"
+    folder = name.partition("@")[0]
+    record = f"the [record](results/{folder}/record.json) of {made_by(study(name).command)}"
+    return f"{record} ([all rows](results/{folder}/table.md))"
 
 
 def source(*names: str) -> str:

@@ -264,7 +264,8 @@ def test_a_run_begins_with_those_who_have_come(
 ) -> None:
     on_grid = play(configure(), grid=make_grid(nodes=4), flower=FlowerConfig(wait=0.1))
     assert [(row.clients, row.missing) for row in on_grid.rows] == [(4, 2)] * 3
-    assert "going on with 4 of 6 clients" in caplog.text
+    assert "going on with 4 of 6 clients, each of which needs a node" in caplog.text
+    assert "--federation-config 'num-supernodes=6'" in caplog.text
 
 
 def test_clients_that_come_later_serve_then(configure: Configure, make_grid: Any, start: Callable[..., After]) -> None:

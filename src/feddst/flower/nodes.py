@@ -52,7 +52,13 @@ class Nodes:
         if not self._node_of:
             raise FlowerError(f"none of {counted(self._clients, 'client')} has come within {patience:g} s")
         if len(self._node_of) < self._clients:
-            log.warning("going on with %d of %d clients", len(self._node_of), self._clients)
+            log.warning(
+                "going on with %d of %d clients, each of which needs a node: start more, or set data.clients to "
+                "how many there are (flwr run's simulation has two; more with --federation-config 'num-supernodes=%d')",
+                len(self._node_of),
+                self._clients,
+                self._clients,
+            )
 
     def look(self) -> None:
         """Ask who is new, at most every few seconds, and hear who has answered."""
