@@ -1,5 +1,6 @@
 """The words that methods, engines and the round loop speak to each other."""
 
+from feddst.core.examples import ClientData, Examples
 from feddst.core.keys import generator
 from feddst.core.minibatches import minibatches
 from feddst.core.model import InitialModel, Layer
@@ -30,9 +31,11 @@ __all__ = [
     "OPTIMIZERS",
     "SCHEDULES",
     "Broadcast",
+    "ClientData",
     "ClientPlan",
     "ClientState",
     "ClientStep",
+    "Examples",
     "InitialModel",
     "Key",
     "Layer",

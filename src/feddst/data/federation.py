@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from feddst.core import ClientData, Examples
 from feddst.data.config import DataConfig
 from feddst.data.copies import with_copies
 from feddst.data.dataset import Dataset, Pair, as_pair, name_of
@@ -124,6 +125,10 @@ class Federation:
         """How many training images a client has."""
         return len(self.partition.train[client])
 
+    def data_of(self, client: int) -> ClientData:
+        """Where one client's training images are."""
+        return _StoredHere(self, client)
+
     def client_data(self, client: int) -> tuple[Tensor, Tensor]:
         """Network inputs float [n, *input_shape] and int64 labels [n] of one client's training images."""
         indices = torch.tensor(self.partition.train[client])
@@ -144,6 +149,24 @@ class Federation:
     def class_counts(self) -> Indices:
         """How many training images of each class each client holds, int64 [clients, classes]."""
         return count_classes(self.dataset.train_labels.numpy(), self.partition.train, self.dataset.num_classes)
+
+
+@dataclass(frozen=True, eq=False)
+class _StoredHere(ClientData):
+    """A client's images among those of a federation."""
+
+    federation: Federation
+    client: int
+
+    def __len__(self) -> int:
+        return self.federation.num_images(self.client)
+
+    def load(self) -> Examples:
+        return Examples(*self.federation.client_data(self.client))
+
+    @property
+    def indices(self) -> Indices:
+        return self.federation.partition.train[self.client]
 
 
 def _as_indices(array: npt.NDArray[np.generic]) -> Indices:

@@ -14,7 +14,7 @@ from torch import nn
 from feddst.core import LocalTraining, Registry, register
 from feddst.core.plan import USUAL
 from feddst.data import Dataset
-from feddst.engines.base import AnyEngine, Engine
+from feddst.engines.base import Engine
 from feddst.engines.native.chain import read_chain
 from feddst.engines.native.known import refuse_unknown
 from feddst.engines.native.library import why_missing
@@ -37,7 +37,7 @@ class EngineKind(ABC):
     name: ClassVar[str]
 
     @abstractmethod
-    def make(self, config: "EngineConfig", module: nn.Module, dataset: Dataset, local: LocalTraining) -> AnyEngine:
+    def make(self, config: "EngineConfig", module: nn.Module, dataset: Dataset, local: LocalTraining) -> Engine:
         """An engine for a network, which it may overwrite, the data set it is tested on, and the training asked for."""
 
 
@@ -85,7 +85,7 @@ def make_engine(
     local: LocalTraining = USUAL,
     *,
     said_at: int = logging.WARNING,
-) -> AnyEngine:
+) -> Engine:
     """The engine that `config` asks for, as far as it can train `module`; it works on a copy of that.
 
     If it cannot, another does, which is logged at the level `said_at`: once a run is enough, not for each client.
@@ -104,7 +104,7 @@ class Native(EngineKind):
 
     name = "native"
 
-    def make(self, config: EngineConfig, module: nn.Module, dataset: Dataset, local: LocalTraining) -> AnyEngine:
+    def make(self, config: EngineConfig, module: nn.Module, dataset: Dataset, local: LocalTraining) -> Engine:
         if config.torch_device().type == "cpu":
             try:
                 return _native_engine(module, dataset, config.workers or cores(), local)
@@ -120,7 +120,7 @@ class Reference(EngineKind):
 
     name = "reference"
 
-    def make(self, config: EngineConfig, module: nn.Module, dataset: Dataset, local: LocalTraining) -> AnyEngine:
+    def make(self, config: EngineConfig, module: nn.Module, dataset: Dataset, local: LocalTraining) -> Engine:
         device, workers = config.torch_device(), config.workers or cores()
         if device.type == "cuda" or workers == 1:
             return ReferenceEngine(module, dataset, device, local)
@@ -139,7 +139,7 @@ class Stacked(EngineKind):
 
     name = "stacked"
 
-    def make(self, config: EngineConfig, module: nn.Module, dataset: Dataset, local: LocalTraining) -> AnyEngine:
+    def make(self, config: EngineConfig, module: nn.Module, dataset: Dataset, local: LocalTraining) -> Engine:
         device, exact = config.torch_device(), config.precision == "float32"
         try:
             refuse_unknown(local)
