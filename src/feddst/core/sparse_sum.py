@@ -127,7 +127,7 @@ class SparseSum:
     """
 
     def __init__(self, masks: Masks, positions: Positions | None = None, *, count_holders: bool = False) -> None:
-        self._masks = masks
+        self.masks = masks
         self._known = positions
         self._kinds: dict[Key, Kind] = {}
         self._rows: dict[Form | StackForm, Row] = {}
@@ -178,6 +178,20 @@ class SparseSum:
         self._grow(other._bound, other.updates)
         for key, kind in other._kinds.items():
             self._kinds.setdefault(key, kind)
+        if other.masks is self.masks:
+            self._merge_alike(other)
+        else:  # what they had was theirs, for all that is known here
+            self._own_masks = True
+            for key in other._kinds:
+                whole = other._everything(key)
+                self._whole(key, whole.total.device).merge(whole)
+        if self._holders is not None:
+            assert other._holders is not None
+            self._holders.merge(other._holders)
+        self.weight += other.weight
+
+    def _merge_alike(self, other: "SparseSum") -> None:
+        """Add the sums of updates that were sent the same masks."""
         for form, row in other._rows.items():
             if form not in self._rows:
                 total = ExactSum(len(row.total.parts[0]), row.total.device, wide=self._wide)
@@ -186,10 +200,6 @@ class SparseSum:
         for key, whole in other._wholes.items():
             self._whole(key, whole.total.device).merge(whole)
         self._own_masks |= other._own_masks
-        if self._holders is not None:
-            assert other._holders is not None
-            self._holders.merge(other._holders)
-        self.weight += other.weight
 
     def mean(self, group: str = "params", *, otherwise: Tensors | None = None) -> dict[str, Tensor]:
         """Each entry over the clients that hold it; where nobody does, `otherwise` or 0.
@@ -225,7 +235,7 @@ class SparseSum:
     def _row(self, form: Form, device: torch.device) -> Row:
         """The sum of updates of this form that have the broadcast's masks."""
         if form not in self._rows:
-            self._note(form, self._masks)
+            self._note(form, self.masks)
             ends = [0, *accumulate(shape.numel() for _, shape, _ in form)]
             places = {key: slice(*place) for (key, _, _), place in zip(form, pairwise(ends), strict=True)}
             self._rows[form] = Row(ExactSum(ends[-1], device, wide=self._wide), places)
@@ -296,11 +306,11 @@ class SparseSum:
         mean = mean.reshape(kind.shape)
         if not kind.masked or otherwise is None:
             return mean
-        return torch.where(self._masks[key[1]], mean, otherwise.to(kind.dtype))
+        return torch.where(self.masks[key[1]], mean, otherwise.to(kind.dtype))
 
     def _held(self, key: Key) -> Tensor:
         if not self._own_masks:
-            return self._masks[key[1]]
+            return self.masks[key[1]]
         return self._votes(key) > 0
 
     def _votes(self, key: Key) -> Tensor:
@@ -328,4 +338,4 @@ class SparseSum:
 
     @cached_property
     def _positions(self) -> Positions:
-        return positions_of(self._masks) if self._known is None else self._known
+        return positions_of(self.masks) if self._known is None else self._known

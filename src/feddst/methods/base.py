@@ -72,8 +72,12 @@ class Method(ABC):
     def init(self, model: InitialModel, seed: int) -> ServerState:
         """The state before the first round; `round` 0 if clients must be asked something before round 1."""
 
-    def broadcast(self, state: ServerState) -> Broadcast:
-        """What goes down to every client of the round: all but what their work tells them to keep."""
+    def broadcast(self, state: ServerState, client: int) -> Broadcast:
+        """What goes down to a client of the round: as a rule the same to all, but for what their plans have them keep.
+
+        Its masks, and so how many weights it is sent, may differ from client to client. Clients that are sent the very
+        same tensors share the work of writing them.
+        """
         return Broadcast(state.round, state.params, state.buffers, state.masks)
 
     def cohort(self, state: ServerState, sampled: np.ndarray[Any, np.dtype[np.int64]]) -> list[int]:

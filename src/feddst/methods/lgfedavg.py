@@ -65,7 +65,7 @@ class LGFedAvg(FedAvgM):
         names = list(model.params)
         return names[: names.index(model.layers[-self.lg.shared_layers].name)]
 
-    def broadcast(self, state: ServerState) -> Broadcast:
+    def broadcast(self, state: ServerState, client: int) -> Broadcast:
         local = _kept(state)
         shared = {name: value for name, value in state.params.items() if name not in local}
         return Broadcast(state.round, shared, state.buffers)

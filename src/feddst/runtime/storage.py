@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from feddst.core import ClientState, InitialModel, ServerState
-from feddst.data import Dataset, Federation, Roster
+from feddst.data import Dataset, Federation, RemoteFederation
 from feddst.errors import CheckpointError, DamageError, OptionError
 from feddst.runtime import toml
 from feddst.runtime.checksums import Journal, seal, seal_text, unseal, unseal_text
@@ -274,12 +274,12 @@ def occupied(path: Path) -> bool:
     return any(entry.name != LOCK and not entry.name.endswith(PARTIAL) for entry in path.iterdir())
 
 
-def identity_of(model: InitialModel, federation: Federation | Roster) -> str:
+def identity_of(model: InitialModel, federation: Federation | RemoteFederation) -> str:
     """A digest of the model's shape, the data and its split, to notice when a checkpoint belongs to others."""
     digest = hashlib.blake2b(digest_size=16)
     for name, value in [*model.params.items(), *model.buffers.items()]:
         digest.update(f"{name} {tuple(value.shape)} {value.dtype}".encode())
-    if isinstance(federation, Roster):
+    if isinstance(federation, RemoteFederation):
         digest.update(federation.description_of_data())
         return digest.hexdigest()
     digest, partition = _with_data(digest, federation.dataset), federation.partition

@@ -5,28 +5,40 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from feddst.core import ClientData, ClientPlan, ClientState, Examples, Tensors
+from feddst.core import ClientData, ClientPlan, ClientState, Examples, Tensors, Update
 from feddst.wire.config import WireConfig
 from feddst.wire.reference import Reference
 
 
 class Encoder(Protocol):
-    """What writes messages, on the server.
-
-    `correction` is what is to be added to every weight that comes back, where the values sent were rounded. Where an
-    engine counts bytes instead of writing them, those that are `audited` are written too, and must be as counted.
-    """
+    """What writes messages, on the server."""
 
     @property
-    def reference(self) -> Reference: ...
+    def reference(self) -> Reference:
+        """What clients have when a message has arrived."""
+        ...
 
     @property
-    def correction(self) -> Tensors | None: ...
+    def correction(self) -> Tensors | None:
+        """What is to be added to every weight that comes back, where the values sent were rounded."""
+        ...
 
     @property
-    def audited(self) -> bool: ...
+    def audited(self) -> bool:
+        """Whether what an engine counts instead of writing is written too, and must be as counted."""
+        ...
 
-    def payload(self, held: bytes) -> bytes: ...
+    def payload(self, held: bytes) -> bytes:
+        """The bytes for a client that holds the mask of this bitmap."""
+        ...
+
+    def sizes(self, message: "Message") -> tuple[int, int]:
+        """How many bytes a message has, and how many of them are its mask."""
+        ...
+
+    def unrounded(self, update: Update) -> Update:
+        """The update as a change of the server's own weights, where the values sent were rounded."""
+        ...
 
 
 class Message:
@@ -53,6 +65,12 @@ class Message:
     def written(self) -> bool:
         """Whether the bytes are there already."""
         return self._payload is not None
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """How many bytes it has, and how many of them are its mask: for whoever has its encoder."""
+        assert self.encoder is not None
+        return self.encoder.sizes(self)
 
     @property
     def reference(self) -> Reference:
@@ -97,6 +115,12 @@ class ClientTask:
         return self.message.reference
 
     @property
+    def encoder(self) -> Encoder:
+        """What wrote its message: on the server alone."""
+        assert self.message.encoder is not None
+        return self.message.encoder
+
+    @property
     def round(self) -> int:
         """The round's number."""
         return self.sent.broadcast.round
@@ -135,11 +159,12 @@ class ClientTask:
 class ClientResult:
     """What came of one client's task.
 
-    A client answers with a `payload`, what it keeps (`state`), and its last epoch's mean `loss`. When the server has
-    read and added up a payload, or where an engine adds updates up itself, there is a receipt instead: `size` bytes, of
-    which `mask_bytes` are its mask, its n_c `weight`, and `own`, how many weights the client's masks keep if they are
-    not those it was sent. A `failure` says why there is no update that can be used; then `weight` is 0. If not `asked`,
-    the client was not even given its task. A client that has `diverged` could not train the model that it was sent.
+    A client answers with a `payload`, what it keeps (`state`), and its last epoch's mean `loss`, NaN if it did not get
+    so far. When the server has read and added up a payload, or where an engine adds updates up itself, there is a
+    receipt instead: `size` bytes, of which `mask_bytes` are its mask, its n_c `weight`, and `own`, how many weights the
+    client's masks keep if they are not those it was sent. A `failure` says why there is no update that can be used;
+    then `weight` is 0. If not `asked`, the client was not even given its task. A client that has `diverged` could not
+    train the model that it was sent.
     """
 
     payload: bytes | None = None
@@ -152,6 +177,11 @@ class ClientResult:
     failure: str = ""
     asked: bool = True
     diverged: bool = False
+
+    @property
+    def worked(self) -> bool:
+        """Whether the client carried out its task, whatever became of its update."""
+        return not math.isnan(self.loss)
 
     @classmethod
     def failed(cls, reason: str, *, size: int = 0, asked: bool = True, diverged: bool = False) -> "ClientResult":

@@ -67,7 +67,9 @@ class InitialPruning(ClientStep):
 
     def reports(self, client: Client) -> Mapping[str, Tensors]:
         chosen = client.scratch.get(self.name, {})
-        return {"kept": {name: _kept(value, chosen.get(name)) for name, value in client.task.sent.broadcast.params.items()}}
+        return {
+            "kept": {name: _kept(value, chosen.get(name)) for name, value in client.task.sent.broadcast.params.items()}
+        }
 
     @property
     def groups(self) -> tuple[str, ...]:

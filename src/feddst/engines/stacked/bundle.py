@@ -10,9 +10,8 @@ from torch import Tensor
 from feddst.engines.stacked.columns import Columns
 from feddst.engines.stacked.model_stack import ModelStack
 from feddst.engines.stacked.share import Group, Share
-from feddst.wire import ClientTask
 from feddst.engines.stacked.trainer import Trained
-from feddst.wire import Layout
+from feddst.wire import ClientTask, Layout
 from feddst.wire.feedback import Remainder
 
 MOST = 2**26

@@ -66,9 +66,7 @@ class Share:
     @property
     def encoder(self) -> Encoder:
         """What wrote what they were sent."""
-        encoder = self.tasks[0].message.encoder
-        assert encoder is not None
-        return encoder
+        return self.tasks[0].encoder
 
     @cached_property
     def tasks(self) -> list[ClientTask]:

@@ -14,7 +14,7 @@ from feddst.clients.reference import train_client
 from feddst.clients.steps import LotteryPruning, Proximal, Readjust, Report
 from feddst.clients.steps.readjust import drop, grow, growth_images, random_scores
 from feddst.clients.steps.report import hessian_gradient, refuse_frozen, reported_batches, signs
-from feddst.core import LocalTraining, Masks, positions_of, unpacked
+from feddst.core import LocalTraining, positions_of, unpacked
 from feddst.core.keys import torch_seed
 from feddst.core.minibatches import Indices, cuts
 from feddst.engines.stacked.beginning import MaskRows, begin
@@ -178,7 +178,9 @@ class StackedTrainer:
             losses.append(self._trainer.epochs(stack, one, local, mu))
         return torch.cat(losses)
 
-    def _readjust(self, stack: ModelStack, tasks: Sequence[ClientTask], orders: Readjust, last_batches: Sequence[Indices]) -> None:
+    def _readjust(
+        self, stack: ModelStack, tasks: Sequence[ClientTask], orders: Readjust, last_batches: Sequence[Indices]
+    ) -> None:
         """Readjust the masks of everybody, those of one run together: they hold equally many weights."""
 
         def scores() -> Tensor:
@@ -186,9 +188,7 @@ class StackedTrainer:
                 return self._random_scores(stack, tasks)
             if orders.growth.images == "last-batch":
                 return self._trainer.mean_gradient(stack, last_batches).abs_()
-            chosen = [
-                task.data.indices[growth_images(len(task.data), orders.growth, *task.draw)] for task in tasks
-            ]
+            chosen = [task.data.indices[growth_images(len(task.data), orders.growth, *task.draw)] for task in tasks]
             return self._trainer.mean_gradient(stack, chosen).abs_()
 
         early = scores() if orders.growth.weights == "unpruned" else None
