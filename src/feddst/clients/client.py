@@ -32,8 +32,8 @@ class Client(ABC):
     """A client in the middle of its round.
 
     `task` has the examples that it trains on. `slots` are what the optimizer remembers of each parameter, by the slot's
-    name, new each round. Where an engine keeps both elsewhere while it trains, `params` and `slots` are up to date after
-    `expose`, and what was changed in them counts from `adopt` on. `scratch` is where steps remember, by a name of
+    name, new each round. Where an engine keeps both elsewhere while it trains, `params` and `slots` are up to date
+    after `expose`, and what was changed in them counts from `adopt` on. `scratch` is where steps remember, by a name of
     theirs, what they need later. `loss` is the last epoch's mean, once it has trained.
     """
 
