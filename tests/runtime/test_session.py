@@ -12,9 +12,8 @@ import torch
 from torch import nn
 
 import feddst
-from feddst.clients import Assignment
 from feddst.data import Dataset, Federation, federate
-from feddst.engines import Deliver, ReferenceEngine, make_engine
+from feddst.engines import ReferenceEngine, Sink, make_engine
 from feddst.errors import CheckpointError, ModelError, OptionError, TrainingError
 from feddst.methods import METHODS
 from feddst.models import make_module
@@ -25,6 +24,7 @@ from feddst.runtime.loop import Silent, play
 from feddst.runtime.metrics import GIB, Row
 from feddst.runtime.run import Run
 from feddst.runtime.storage import RunDirectory
+from feddst.wire import ClientTask
 
 Configure = Callable[..., RunConfig]
 
@@ -171,11 +171,11 @@ def test_a_run_whose_rows_are_gone_is_not_resumed(tmp_path: Path, small_config: 
         run(small_config(), model=network, data=small_data, out=tmp_path / "a", resume=True)
 
 
-def test_arrival_does_not_matter_even_when_a_client_comes_twice(small_config: Configure, small_data: Dataset) -> None:
+def test_the_order_of_results_does_not_matter_even_when_a_client_has_two_tasks(small_config: Configure, small_data: Dataset) -> None:
     class Backwards(ReferenceEngine):
-        def train(self, assignments: Sequence[Assignment], deliver: Deliver) -> None:
-            for index in reversed(range(len(assignments))):
-                deliver(index, self.answer(assignments[index]))
+        def run(self, tasks: Sequence[ClientTask], sink: Sink) -> None:
+            for index in reversed(range(len(tasks))):
+                sink.result(index, self.answer(tasks[index]))
 
     config = small_config(
         method="feddst+fedprox",
