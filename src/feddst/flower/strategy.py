@@ -31,7 +31,7 @@ from feddst.runtime.config import CHANGEABLE, RunConfig, options_to_store
 from feddst.runtime.ema import result_of
 from feddst.runtime.lines import Lines
 from feddst.runtime.lock import Lock
-from feddst.runtime.loop import Lockstep, Silent, Watcher, play
+from feddst.runtime.loop import SharedRound, Silent, Watcher, play
 from feddst.runtime.metrics import Row
 from feddst.runtime.run import Run
 from feddst.runtime.session import built_in, open_run, run_directory
@@ -96,7 +96,7 @@ class Strategy(FlowerStrategy):
         self._resume = resume
         self._watcher = watcher
         self._opened: _Opened | None = None
-        self._step: Lockstep | None = None
+        self._step: SharedRound | None = None
         self._composed: list[tuple[int, Message]] = []
 
     def start(
@@ -138,7 +138,7 @@ class Strategy(FlowerStrategy):
         opened = self._opened
         if opened.run.stopped_by:
             return []
-        self._step = Lockstep([opened.run])
+        self._step = SharedRound([opened.run])
         self._composed = list(opened.engine.compose(self._step.tasks, self._step))
         return [message for _, message in self._composed]
 

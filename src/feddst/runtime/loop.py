@@ -47,7 +47,7 @@ class Silent:
         return False
 
 
-class Lockstep(Sink):
+class SharedRound(Sink):
     """One round of several runs, side by side: it is opened here, carried out by an engine, and then closed.
 
     The engine is given `tasks`, and hands what comes of them to this sink. `failures` are the runs that cannot go on,
@@ -117,7 +117,7 @@ def _play(live: Sequence[Run], engine: Engine, watcher: Watcher) -> bool:
     stopped = False
     while live and not stopped:
         with reproducible(tf32=engine.tf32):
-            step = Lockstep(live)
+            step = SharedRound(live)
             engine.run(step.tasks, step)
             step.close(engine, watcher)
         failures |= step.failures
