@@ -164,7 +164,7 @@ def test_a_warning_is_one_line(feddst: Call, small: str, monkeypatch: pytest.Mon
     assert outcome.code == 0
     warnings = [line for line in outcome.err.splitlines() if "warning" in line]
     assert len(warnings) == 1
-    assert warnings[0].startswith("feddst: warning: the model or a codec cannot be rebuilt in worker processes")
+    assert warnings[0].startswith("feddst: warning: the model or something registered cannot be rebuilt in")
     assert "engine.workers to 1" in warnings[0]
 
 

@@ -33,6 +33,7 @@ HEAD = frozenset({"3.weight", "3.bias"})
 class Toy(FedAvgM):
     name: ClassVar[str] = "toy"
     summary: ClassVar[str] = "one-shot pruning by one client's gradient, with local heads"
+    keeps_state: ClassVar[bool] = True
 
     sparsity: Sparsity = Sparsity(0.5, "uniform")
 
