@@ -171,7 +171,9 @@ def test_a_run_whose_rows_are_gone_is_not_resumed(tmp_path: Path, small_config: 
         run(small_config(), model=network, data=small_data, out=tmp_path / "a", resume=True)
 
 
-def test_the_order_of_results_does_not_matter_even_when_a_client_has_two_tasks(small_config: Configure, small_data: Dataset) -> None:
+def test_the_order_of_results_does_not_matter_even_when_a_client_has_two_tasks(
+    small_config: Configure, small_data: Dataset
+) -> None:
     class Backwards(ReferenceEngine):
         def run(self, tasks: Sequence[ClientTask], sink: Sink) -> None:
             for index in reversed(range(len(tasks))):

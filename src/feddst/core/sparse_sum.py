@@ -163,7 +163,7 @@ class SparseSum:
         each, everybody = torch.tensor(stack.weights, device=stack.values.device), sum(stack.weights)
         parts = sum_in_parts(stack.values, each, wide=self._wide)
         for key, place in stack.places.items():
-            self._kinds.setdefault(key, Kind(place.shape, place.dtype, place.masked))
+            self._learn(key, Kind(place.shape, place.dtype, place.masked))
         if stack.held is None:
             self._add_row(stack, parts, everybody)
         else:
@@ -177,7 +177,7 @@ class SparseSum:
         """Add the sums of another part of the round's updates; both count holders, or neither does."""
         self._grow(other._bound, other.updates)
         for key, kind in other._kinds.items():
-            self._kinds.setdefault(key, kind)
+            self._learn(key, kind)
         if other.masks is self.masks:
             self._merge_alike(other)
         else:  # what they had was theirs, for all that is known here
@@ -277,7 +277,12 @@ class SparseSum:
         """Remember what tensors are that were not seen before."""
         for key, shape, dtype in form:
             masked = key[0] == "params" and key[1] in masks
-            self._kinds.setdefault(key, Kind(masks[key[1]].shape if masked else shape, dtype, masked))
+            self._learn(key, Kind(masks[key[1]].shape if masked else shape, dtype, masked))
+
+    def _learn(self, key: Key, kind: Kind) -> None:
+        """Remember what a tensor is: masked as soon as one client holds only a part of it."""
+        if key not in self._kinds or (kind.masked and not self._kinds[key].masked):
+            self._kinds[key] = kind
 
     def _add_wholes(self, form: Form, values: Tensor, weight: int, masks: Masks) -> None:
         self._own_masks = True
