@@ -1,11 +1,12 @@
 """What a round's clients are sent: as a rule the same, but a method may send each client something of its own."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 
 from torch import Tensor
 
-from feddst.core import Broadcast, ServerState
+from feddst.core import Broadcast, ServerState, masked
 from feddst.errors import TrainingError, WireError
 from feddst.methods import Method
 from feddst.wire import BroadcastEncoder, MaskFacts, MaskHistory, Reference, WireConfig, model_layout
@@ -33,7 +34,7 @@ class Broadcasts:
         self._method = method
         self._encoder = partial(BroadcastEncoder, wire=wire, history=history, seed=state.seed, audited=audited)
         self._known = {_mask_key(facts): facts for facts in known}
-        self._references: dict[Key, Reference] = {}
+        self._references: dict[Key, tuple[Broadcast, Reference]] = {}
         self._encoders: dict[int, BroadcastEncoder] = {}
 
     def reference(self, client: int) -> Reference:
@@ -41,8 +42,8 @@ class Broadcasts:
         sent = self._method.broadcast(self.state, client)
         key = tuple(map(_same_tensors, (sent.params, sent.buffers, sent.masks)))
         if key not in self._references:
-            self._references[key] = Reference(sent, self._facts_of(sent))
-        return self._references[key]
+            self._references[key] = sent, Reference(self._as_sent(sent), self._facts_of(sent))
+        return self._references[key][1]
 
     def encoder(self, client: int) -> BroadcastEncoder:
         """What writes the message to this client; raises `TrainingError` if the model cannot be sent."""
@@ -57,7 +58,11 @@ class Broadcasts:
     @property
     def facts(self) -> list[MaskFacts]:
         """What follows from each of the masks that are sent."""
-        return [reference.facts for reference in self._references.values()]
+        return [reference.facts for _, reference in self._references.values()]
+
+    def _as_sent(self, sent: Broadcast) -> Broadcast:
+        """A broadcast without the weights that its masks leave out; the state's own are zero there already."""
+        return sent if sent.masks is self.state.masks else replace(sent, params=masked(sent.params, sent.masks))
 
     def _facts_of(self, sent: Broadcast) -> MaskFacts:
         fresh = MaskFacts(sent.masks, model_layout(sent.params, sent.buffers))
