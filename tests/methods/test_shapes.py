@@ -44,8 +44,8 @@ class Toy(FedAvgM):
     def cohort(self, state: ServerState, sampled: np.ndarray[Any, np.dtype[np.int64]]) -> list[int]:
         return super().cohort(state, sampled[:1] if state.round == 0 else sampled)
 
-    def broadcast(self, state: ServerState) -> Broadcast:
-        sent, kept = super().broadcast(state), HEAD if state.round else frozenset()
+    def broadcast(self, state: ServerState, client: int) -> Broadcast:
+        sent, kept = super().broadcast(state, client), HEAD if state.round else frozenset()
         params = {name: value for name, value in sent.params.items() if name not in kept}
         return replace(sent, params=params, masks={name: m for name, m in sent.masks.items() if name in params})
 
