@@ -8,10 +8,12 @@ the last bit, in whichever order updates arrive and however partial sums are mer
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
+from feddst.core.aggregator import Aggregator
 from feddst.core.fixedpoint import (
     LIGHT_ROOM,
     LIGHT_UPDATES,
@@ -25,6 +27,7 @@ from feddst.core.fixedpoint import (
     value_of,
 )
 from feddst.core.holders import Holders
+from feddst.core.registry import register
 from feddst.core.tensors import Masks, Positions, Tensors, positions_in, positions_of, spread
 from feddst.core.update import Key, Place, Stack, Update
 from feddst.errors import TrainingError
@@ -118,7 +121,8 @@ class Whole:
         self.weights += other.weights
 
 
-class SparseSum:
+@register
+class SparseSum(Aggregator):
     """Running sums over the updates of a round; `masks` are those the round was broadcast with.
 
     `positions` are those of the weights that these masks keep, for whoever knows them. Updates with these masks are
@@ -126,8 +130,10 @@ class SparseSum:
     hold a weight are counted too: the sums have their n_c, not how many they are.
     """
 
+    name: ClassVar[str] = "mean"
+
     def __init__(self, masks: Masks, positions: Positions | None = None, *, count_holders: bool = False) -> None:
-        self.masks = masks
+        super().__init__(masks, positions, count_holders=count_holders)
         self._known = positions
         self._kinds: dict[Key, Kind] = {}
         self._rows: dict[Form | StackForm, Row] = {}
@@ -136,8 +142,6 @@ class SparseSum:
         self._wide = False
         self._own_masks = False
         self._holders = Holders(masks) if count_holders else None
-        self.weight = 0
-        self.updates = 0
 
     def add(self, update: Update) -> None:
         """Add one client's update."""
@@ -173,7 +177,7 @@ class SparseSum:
             self._holders.add_stack(stack)
         self.weight += everybody if updates else 0
 
-    def merge(self, other: "SparseSum") -> None:
+    def merge(self, other: Self) -> None:
         """Add the sums of another part of the round's updates; both count holders, or neither does."""
         self._grow(other._bound, other.updates)
         for key, kind in other._kinds.items():
@@ -190,7 +194,7 @@ class SparseSum:
             self._holders.merge(other._holders)
         self.weight += other.weight
 
-    def _merge_alike(self, other: "SparseSum") -> None:
+    def _merge_alike(self, other: Self) -> None:
         """Add the sums of updates that were sent the same masks."""
         for form, row in other._rows.items():
             if form not in self._rows:

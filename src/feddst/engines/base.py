@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from feddst.core import SparseSum, Tensors
+from feddst.core import Aggregator, Tensors
 from feddst.errors import DivergenceError, TrainingError
 from feddst.wire import ClientResult, ClientTask
 
@@ -41,11 +41,11 @@ class Sink(Protocol):
         """What came of one task; whether it could be used. A payload is read, checked and added up here."""
         ...
 
-    def empty_sum(self, index: int) -> SparseSum:
+    def empty_sum(self, index: int) -> Aggregator:
         """An empty sum for updates like that of this task, for an engine that adds updates up itself."""
         ...
 
-    def partial(self, index: int, total: SparseSum) -> None:
+    def partial(self, index: int, total: Aggregator) -> None:
         """The updates of some tasks of the run that this task belongs to, added up; their results have no payload."""
         ...
 
@@ -88,10 +88,10 @@ class Results(dict[int, ClientResult]):
         self[index] = result
         return not result.failure
 
-    def empty_sum(self, index: int) -> SparseSum:
+    def empty_sum(self, index: int) -> Aggregator:
         raise TypeError("results alone are wanted here")
 
-    def partial(self, index: int, total: SparseSum) -> None:
+    def partial(self, index: int, total: Aggregator) -> None:
         raise TypeError("results alone are wanted here")
 
     def failed(self, index: int, error: TrainingError) -> None:

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import nn
 
-from feddst.core import LocalTraining, Registry, register
+from feddst.core import LocalTraining, Registry, SparseSum, register
 from feddst.core.plan import USUAL
 from feddst.data import Dataset
 from feddst.engines.base import Engine
@@ -31,10 +31,14 @@ _SAID_AT = ContextVar("said_at", default=logging.WARNING)
 
 
 class EngineKind(ABC):
-    """A kind of engine: a value of `engine.kind`, and what makes one."""
+    """A kind of engine: a value of `engine.kind`, and what makes one.
+
+    One that `adds_up` updates where it trains can be used with the mean alone as an aggregator.
+    """
 
     registry: "ClassVar[Registry[EngineKind]]"
     name: ClassVar[str]
+    adds_up: ClassVar[bool] = False
 
     @abstractmethod
     def make(self, config: "EngineConfig", module: nn.Module, dataset: Dataset, local: LocalTraining) -> Engine:
@@ -84,6 +88,7 @@ def make_engine(
     dataset: Dataset,
     local: LocalTraining = USUAL,
     *,
+    aggregator: str = SparseSum.name,
     said_at: int = logging.WARNING,
 ) -> Engine:
     """The engine that `config` asks for, as far as it can train `module`; it works on a copy of that.
@@ -91,6 +96,10 @@ def make_engine(
     If it cannot, another does, which is logged at the level `said_at`: once a run is enough, not for each client.
     """
     kind = ENGINES.named(config.kind, "engine.kind")
+    if kind.adds_up and aggregator != SparseSum.name:
+        why = "training one client after another: the %s engine adds updates up itself, and aggregator.kind is %s"
+        log.log(said_at, why, kind.name, aggregator)
+        kind = ENGINES[Reference.name]
     before = _SAID_AT.set(said_at)
     try:
         return kind.make(config, copy.deepcopy(module), dataset, local)
@@ -138,6 +147,7 @@ class Stacked(EngineKind):
     """All clients side by side."""
 
     name = "stacked"
+    adds_up = True
 
     def make(self, config: EngineConfig, module: nn.Module, dataset: Dataset, local: LocalTraining) -> Engine:
         device, exact = config.torch_device(), config.precision == "float32"

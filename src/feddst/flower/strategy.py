@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from feddst.clients.reproducible import reproducible
 from feddst.data import Dataset, Federation, RemoteFederation, clients_of
 from feddst.engines.base import Engine, EvalTask, Evaluation
-from feddst.engines.select import make_engine
 from feddst.errors import OptionError
 from feddst.flower.config import FlowerConfig
 from feddst.flower.engine import FlowerEngine
@@ -34,7 +33,7 @@ from feddst.runtime.lock import Lock
 from feddst.runtime.loop import SharedRound, Silent, Watcher, play
 from feddst.runtime.metrics import Row
 from feddst.runtime.run import Run
-from feddst.runtime.session import built_in, open_run, run_directory
+from feddst.runtime.session import built_in, engine_of, open_run, run_directory
 from feddst.runtime.storage import identity_of
 from feddst.runtime.wording import counted, percent
 
@@ -195,11 +194,7 @@ class Strategy(FlowerStrategy):
             if self._resume:
                 run.forget_holders()
             held.pop_all()
-        local = (
-            make_engine(config.engine, module, federation.dataset, config.local)
-            if isinstance(federation, Federation)
-            else None
-        )
+        local = engine_of(config, module, federation.dataset) if isinstance(federation, Federation) else None
         engine = FlowerEngine(
             grid,
             flower,

@@ -23,6 +23,7 @@ from feddst.methods.fedopt import (
 from feddst.methods.fedprox import FedProx
 from feddst.methods.lgfedavg import LGFedAvg, SharedLayers
 from feddst.methods.lotteryfl import Lottery, LotteryFL
+from feddst.methods.nested import NestedMask, Tiers
 from feddst.methods.oneshot import SNIP, GraSP, OneShot
 from feddst.methods.own import OwnGroups
 from feddst.methods.prunefl import PruneFL, Reconfiguration
@@ -103,6 +104,7 @@ METHODS.update(
         RandomMask,
         RandomMaskProx,
         RandomMaskAdam,
+        NestedMask,
         SNIP,
         GraSP,
         PruneFL,
@@ -143,6 +145,7 @@ __all__ = [
     "Lottery",
     "LotteryFL",
     "Method",
+    "NestedMask",
     "OneShot",
     "OwnGroups",
     "PruneFL",
@@ -156,5 +159,6 @@ __all__ = [
     "Sprout",
     "SproutAdam",
     "Sprouting",
+    "Tiers",
     "Votes",
 ]

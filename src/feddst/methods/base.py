@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from feddst.core import (
+    Aggregator,
     Broadcast,
     ClientPlan,
     ClientState,
@@ -15,7 +16,6 @@ from feddst.core import (
     LocalTraining,
     Registry,
     ServerState,
-    SparseSum,
     Tensors,
 )
 
@@ -93,7 +93,7 @@ class Method(ABC):
         return None
 
     @abstractmethod
-    def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:
+    def aggregate(self, state: ServerState, total: Aggregator) -> ServerState:
         """The state for the next round, from the sum of this round's updates."""
 
     def check(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from feddst.core import ClientPlan, InitialModel, Masks, ServerState, SparseSum, Tensors, masked
+from feddst.core import Aggregator, ClientPlan, InitialModel, Masks, ServerState, Tensors, masked
 from feddst.methods.base import Card, Method
 from feddst.options import option
 
@@ -31,15 +31,15 @@ class FedAvg(Method):
     def plan(self, state: ServerState, client: int) -> ClientPlan:
         return ClientPlan(self.local)
 
-    def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:
+    def aggregate(self, state: ServerState, total: Aggregator) -> ServerState:
         params, extra = self.step(state, total)
         return state.next(params=params, buffers=total.mean("buffers"), extra=extra)
 
-    def step(self, state: ServerState, total: SparseSum) -> tuple[Tensors, Tensors]:
+    def step(self, state: ServerState, total: Aggregator) -> tuple[Tensors, Tensors]:
         """The server's step: new weights, and what it keeps for its next one. Here, the mean itself."""
         return self.mean(state, total), state.extra
 
-    def mean(self, state: ServerState, total: SparseSum, otherwise: Tensors | None = None) -> Tensors:
+    def mean(self, state: ServerState, total: Aggregator, otherwise: Tensors | None = None) -> Tensors:
         """The clients' mean that the server steps by; `otherwise` is for what none of them holds."""
         return total.mean(otherwise=otherwise)
 
@@ -79,7 +79,7 @@ class FedAvgMServer(FedAvg):
         still = {f"velocity/{name}": torch.zeros_like(value) for name, value in model.params.items()}
         return replace(super().init(model, seed), extra=still)
 
-    def step(self, state: ServerState, total: SparseSum) -> tuple[Tensors, Tensors]:
+    def step(self, state: ServerState, total: Aggregator) -> tuple[Tensors, Tensors]:
         theta, mean = state.params, total.mean()
         v = {name: self.server.beta * state.extra[f"velocity/{name}"] + (mean[name] - theta[name]) for name in theta}
         return {name: theta[name] + v[name] for name in theta}, {f"velocity/{name}": v[name] for name in v}

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from feddst.clients.steps import Growth, Readjust
-from feddst.core import ClientPlan, InitialModel, ServerState, SparseSum, Tensors, masked
+from feddst.core import Aggregator, ClientPlan, InitialModel, ServerState, Tensors, masked
 from feddst.errors import OptionError
 from feddst.methods.base import Card
 from feddst.methods.fedprox import FedProx
@@ -79,14 +79,14 @@ class FedDST(RandomMask):
         left = replace(self.sparsity, level=level + (1 - level) * share).budgets(layers_of(state))
         return {name: max(0, budget - left[name]) for name, budget in state.budgets.items()}
 
-    def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:
+    def aggregate(self, state: ServerState, total: Aggregator) -> ServerState:
         theta, extra = self.step(state, total)
         scores = by_votes(theta, total.votes()) if self.ballot.keep == "most-held" else theta
         masks = prune_within(scores, state.budgets, among=total.held(), held=state.masks)
         kept = self.forget(extra, masks)
         return state.next(params=masked(theta, masks), buffers=total.mean("buffers"), masks=masks, extra=kept)
 
-    def mean(self, state: ServerState, total: SparseSum, otherwise: Tensors | None = None) -> Tensors:
+    def mean(self, state: ServerState, total: Aggregator, otherwise: Tensors | None = None) -> Tensors:
         mean = super().mean(state, total, otherwise)
         return mean if self.ballot.grown == "holders" else {**mean, **shrunk(mean, state, total)}
 
@@ -99,7 +99,7 @@ class FedDST(RandomMask):
             )
 
 
-def shrunk(mean: Tensors, state: ServerState, total: SparseSum) -> dict[str, Tensor]:
+def shrunk(mean: Tensors, state: ServerState, total: Aggregator) -> dict[str, Tensor]:
     """Layers in which what was not broadcast is as small as if those who do not hold it had sent 0."""
     shares = {name: votes / total.weight for name, votes in total.votes().items()}
     return {name: torch.where(state.masks[name], mean[name], mean[name] * share) for name, share in shares.items()}

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from feddst.core import InitialModel, Masks, ServerState, SparseSum, Tensors
+from feddst.core import Aggregator, InitialModel, Masks, ServerState, Tensors
 from feddst.methods.base import Card
 from feddst.methods.fedavg import FedAvgM
 from feddst.methods.feddst import FedDST
@@ -56,7 +56,7 @@ class FedOpt(FedAvgM):
         m = {f"m/{name}": torch.zeros_like(value) for name, value in params.items()}
         return m | {f"v/{name}": torch.full_like(value, self.adaptive.tau**2) for name, value in params.items()}
 
-    def step(self, state: ServerState, total: SparseSum) -> tuple[Tensors, Tensors]:
+    def step(self, state: ServerState, total: Aggregator) -> tuple[Tensors, Tensors]:
         mean, params, extra = self.mean(state, total, otherwise=state.params), dict(state.params), dict(state.extra)
         for name, theta in state.params.items():
             delta = mean[name] - theta

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import torch
 
-from feddst.core import Broadcast, ClientPlan, ClientState, InitialModel, ServerState, SparseSum, Tensors
+from feddst.core import Aggregator, Broadcast, ClientPlan, ClientState, InitialModel, ServerState, Tensors
 from feddst.errors import ModelError
 from feddst.methods.base import Card
 from feddst.methods.fedavg import FedAvgM
@@ -73,7 +73,7 @@ class LGFedAvg(FedAvgM):
     def plan(self, state: ServerState, client: int) -> ClientPlan:
         return replace(super().plan(state, client), keep=_kept(state))
 
-    def step(self, state: ServerState, total: SparseSum) -> tuple[Tensors, Tensors]:
+    def step(self, state: ServerState, total: Aggregator) -> tuple[Tensors, Tensors]:
         return {**state.params, **total.mean()}, state.extra
 
     def personal(self, state: ServerState, kept: ClientState) -> Tensors | None:

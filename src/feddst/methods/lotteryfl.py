@@ -13,11 +13,11 @@ from typing import ClassVar
 from feddst.clients.steps import LotteryPruning
 from feddst.clients.steps.lottery import own_masks
 from feddst.core import (
+    Aggregator,
     ClientPlan,
     ClientState,
     InitialModel,
     ServerState,
-    SparseSum,
     Tensors,
     masked,
 )
@@ -71,7 +71,7 @@ class LotteryFL(FedAvgM):
         step = LotteryPruning(lottery.threshold, lottery.prune, lottery.held_out, state.budgets)
         return super().plan(state, client).adding(step)
 
-    def step(self, state: ServerState, total: SparseSum) -> tuple[Tensors, Tensors]:
+    def step(self, state: ServerState, total: Aggregator) -> tuple[Tensors, Tensors]:
         return total.mean(otherwise=state.params), state.extra
 
     def personal(self, state: ServerState, kept: ClientState) -> Tensors | None:

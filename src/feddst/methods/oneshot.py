@@ -18,11 +18,11 @@ from torch import Tensor
 
 from feddst.clients.steps import Report
 from feddst.core import (
+    Aggregator,
     ClientPlan,
     InitialModel,
     Layer,
     ServerState,
-    SparseSum,
     Tensors,
     count_active,
     masked,
@@ -108,7 +108,7 @@ class OneShotPruning(RandomMask):
         """What a client is asked for in round 0."""
         return self.report if self.oneshot.images == "batch" else replace(self.report, images="minibatches")
 
-    def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:
+    def aggregate(self, state: ServerState, total: Aggregator) -> ServerState:
         if state.round > 0:
             return self.pruned_again(super().aggregate(state, total))
         reported = total.mean(self.report.kind)

@@ -35,10 +35,10 @@ from torch import Tensor
 
 from feddst.clients.steps import InitialPruning, Report
 from feddst.core import (
+    Aggregator,
     ClientPlan,
     InitialModel,
     ServerState,
-    SparseSum,
     count_active,
     masked,
 )
@@ -179,7 +179,7 @@ class PruneFL(FedAvgM):
         """What clients report where the mask is chosen anew."""
         return Report("squared-gradient" if self.prunefl.squares else "gradient")
 
-    def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:
+    def aggregate(self, state: ServerState, total: Aggregator) -> ServerState:
         after = super().aggregate(state, total)
         if not self.prunefl.due(state.round):
             return after
@@ -192,7 +192,7 @@ class PruneFL(FedAvgM):
             extra=self.forget(after.extra, masks),
         )
 
-    def chosen(self, state: ServerState, after: ServerState, total: SparseSum) -> dict[str, Tensor]:
+    def chosen(self, state: ServerState, after: ServerState, total: Aggregator) -> dict[str, Tensor]:
         """The new masks."""
         if self.prunefl.settles(state.round):
             kept = total.mean("kept")
@@ -202,7 +202,7 @@ class PruneFL(FedAvgM):
             return reconfigure_published(gain, state.masks, times, share)
         return reconfigure(after.params, gain, state.masks, times, share)
 
-    def gain(self, total: SparseSum) -> dict[str, Tensor]:
+    def gain(self, total: Aggregator) -> dict[str, Tensor]:
         """g² of every parameter."""
         if self.prunefl.squares:
             return dict(total.mean("squared-gradient"))

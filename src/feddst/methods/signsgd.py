@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import torch
 
 from feddst.clients.steps import Report
-from feddst.core import ClientPlan, ServerState, SparseSum
+from feddst.core import Aggregator, ClientPlan, ServerState
 from feddst.methods.base import Card
 from feddst.methods.fedavg import FedAvg
 from feddst.options import option
@@ -49,7 +49,7 @@ class SignSGD(FedAvg):
     def plan(self, state: ServerState, client: int) -> ClientPlan:
         return ClientPlan(self.local, (Report("sign", bound=self.sign.bound),), train=False)
 
-    def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:
+    def aggregate(self, state: ServerState, total: Aggregator) -> ServerState:
         votes = total.mean("sign")
         stepped = {name: theta - self.sign.lr * torch.sign(votes[name]) for name, theta in state.params.items()}
         return state.next(params=stepped)

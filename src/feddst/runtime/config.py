@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from feddst import objectives  # noqa: F401  makes them known
+from feddst import aggregators, objectives  # noqa: F401  makes them known
 from feddst.clients import optimizers  # noqa: F401  likewise
 from feddst.clients.steps import Growth, Proximal
-from feddst.core import SCHEDULES, LocalTraining
+from feddst.core import SCHEDULES, AggregatorConfig, LocalTraining
 from feddst.core.keys import LARGEST_SEED
 from feddst.data import DataConfig
 from feddst.engines import EngineConfig
@@ -25,6 +25,7 @@ from feddst.methods import (
     ServerMomentum,
     SharedLayers,
     Sprouting,
+    Tiers,
     Votes,
     own_defaults,
 )
@@ -100,7 +101,9 @@ class RunConfig:
     lottery: Lottery = Lottery()
     lg: SharedLayers = SharedLayers()
     sign: Votes = Votes()
+    tiers: Tiers = Tiers()
     own: OwnGroups = OwnGroups()
+    aggregator: AggregatorConfig = AggregatorConfig()
     wire: WireConfig = WireConfig()
     engine: EngineConfig = EngineConfig()
 

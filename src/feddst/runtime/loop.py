@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 
 from feddst.clients.reproducible import reproducible
-from feddst.core import SparseSum
+from feddst.core import Aggregator
 from feddst.engines import Engine, EvalTask, Sink
 from feddst.errors import TrainingError
 from feddst.runtime.metrics import Row
@@ -72,11 +72,11 @@ class SharedRound(Sink):
         run, place = self._places[index]
         return run.round.take(place, result)
 
-    def empty_sum(self, index: int) -> SparseSum:
+    def empty_sum(self, index: int) -> Aggregator:
         run, place = self._places[index]
         return run.round.empty_sum(place)
 
-    def partial(self, index: int, total: SparseSum) -> None:
+    def partial(self, index: int, total: Aggregator) -> None:
         self._places[index][0].round.merge(total)
 
     def failed(self, index: int, error: TrainingError) -> None:

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from feddst.core import Masks, Positions, ServerState, SparseSum, Update, count_active
+from feddst.core import Aggregator, Masks, Positions, ServerState, Update, count_active
 from feddst.core.tensors import movement
 from feddst.errors import ExcessError, TrainingError, WireError
 from feddst.wire import ClientResult, ClientTask, MaskHistory, decode_update, mask_bytes
@@ -19,7 +19,7 @@ NAMED = 3
 class Round:
     """A round between its broadcast and its end; `results` are by the place of their task.
 
-    `before` is the state it began with, at the time `began`; `sums` makes an empty sum for updates under some masks.
+    `before` is the state it began with, at the time `began`; `begin_sum` makes an empty sum for updates under masks.
     Nothing that a client sends is a reason to end the run: what cannot be used is refused, counted and named in
     `refusals`; of these clients so many have `diverged`. At the end it is known whether the updates were `used`,
     whether the server's masks are others (`mask_moved`), and of the layers whose masks may be, how many weights entered
@@ -29,9 +29,9 @@ class Round:
     before: ServerState
     tasks: Sequence[ClientTask]
     history: MaskHistory
-    sums: Callable[[Masks, Positions | None], SparseSum]
+    begin_sum: Callable[[Masks, Positions | None], Aggregator]
     began: float
-    total: SparseSum = field(init=False)
+    total: Aggregator = field(init=False)
     results: dict[int, ClientResult] = field(default_factory=dict)
     refusals: list[str] = field(default_factory=list)
     diverged: int = 0
@@ -41,17 +41,17 @@ class Round:
     moved: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.total = self.empty_sum(0) if self.tasks else self.sums(self.before.masks, None)
+        self.total = self.empty_sum(0) if self.tasks else self.begin_sum(self.before.masks, None)
 
     @property
     def number(self) -> int:
         """The round's number."""
         return self.before.round
 
-    def empty_sum(self, place: int) -> SparseSum:
+    def empty_sum(self, place: int) -> Aggregator:
         """An empty sum for updates of clients that were sent what the one of this task is sent."""
         sent = self.tasks[place].sent
-        return self.sums(sent.broadcast.masks, sent.positions)
+        return self.begin_sum(sent.broadcast.masks, sent.positions)
 
     def take(self, place: int, result: ClientResult) -> bool:
         """Note what came of one task, in whatever order results come. Returns whether it could be used.
@@ -68,7 +68,7 @@ class Round:
             self._note_refusal(task.client, result)
         return not result.failure
 
-    def merge(self, total: SparseSum) -> None:
+    def merge(self, total: Aggregator) -> None:
         """Add a partial sum, made where clients were trained."""
         if self.total.updates:
             self.total.merge(total)

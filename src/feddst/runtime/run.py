@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from feddst.core import ClientPlan, ClientState, ServerState, SparseSum, Tensors, count_active, generator
+from feddst.core import AGGREGATORS, ClientPlan, ClientState, ServerState, Tensors, count_active, generator
 from feddst.core.model import Densities
 from feddst.data import Federation, RemoteFederation
 from feddst.engines import EvalTask, Evaluation
@@ -209,8 +209,9 @@ class Run:
                     initial=initial,
                 )
             )
-        sums = partial(SparseSum, count_holders=self.directory is not None)
-        self._round = Round(self.state, tasks, self._history, sums, began)
+        options = self.config.aggregator
+        begin_sum = partial(AGGREGATORS[options.kind].begin, options, count_holders=self.directory is not None)
+        self._round = Round(self.state, tasks, self._history, begin_sum, began)
         return tasks
 
     @property

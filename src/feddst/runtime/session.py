@@ -9,7 +9,7 @@ from torch import nn
 
 from feddst.core import Masks
 from feddst.data import Dataset, Federation, RemoteFederation, clients_of
-from feddst.engines import make_engine
+from feddst.engines import Engine, make_engine
 from feddst.errors import CheckpointError, DataError, OptionError
 from feddst.models import ModuleSource, make_module, network
 from feddst.models import load as load_weights
@@ -67,12 +67,17 @@ def run(
     with locked(None if directory is None else directory.path):
         federation = clients_of(config.data, config.seed, data)
         one, module = open_run(config, federation, model, directory, resume)
-        with closing(make_engine(config.engine, module, federation.dataset, config.local)) as engine:
+        with closing(engine_of(config, module, federation.dataset)) as engine:
             finished = play([one], engine, watcher or Lines())
     found = result_of(one.state)
     load_weights(module, found.params, found.buffers)
     path = directory.path if directory is not None else None
     return Result(config, one.rows, one.summary(), module.eval(), one.state.masks, path, finished)
+
+
+def engine_of(config: RunConfig, module: nn.Module, dataset: Dataset) -> Engine:
+    """The engine that a config asks for, as far as it can carry out the run."""
+    return make_engine(config.engine, module, dataset, config.local, aggregator=config.aggregator.kind)
 
 
 def _checked_types(config: RunConfig | None, data: Dataset | Federation | None) -> RunConfig:

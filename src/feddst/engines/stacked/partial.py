@@ -87,7 +87,9 @@ class PartialSums:
             stacks = _stacks(share, arrived)
         index = share.trained.indices[share.rows[0]]
         if share.sent not in self._sums:
-            self._sums[share.sent] = index, self._sink.empty_sum(index)
+            empty = self._sink.empty_sum(index)
+            assert isinstance(empty, SparseSum)  # other aggregators are for other engines, as `make_engine` sees to it
+            self._sums[share.sent] = index, empty
         _, total = self._sums[share.sent]
         for i, stack in enumerate(stacks):
             total.add_stack(stack, updates=len(share.rows) if i == 0 else 0)
