@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -133,15 +133,21 @@ def train(client: Client) -> float:
         if (loss := step.train(client)) is not None:
             return loss
     epochs = minibatches(len(client.examples), plan.local, *client.draw)
-    waiting = [(stop, step) for step in steps for stop in step.pauses(len(epochs))]
-    done, loss = 0, math.nan
-    for stop in sorted({stop for stop, _ in waiting} | {len(epochs)}):
-        loss = _epochs(client, epochs[done:stop], done)
-        for when, step in waiting:
-            if when == stop:
-                client.after_epoch(step, epochs[stop - 1][-1])
-        done = stop
+    loss = math.nan
+    for stretch, due in stretches(steps, len(epochs)):
+        loss = _epochs(client, epochs[stretch], stretch.start)
+        for step in due:
+            client.after_epoch(step, epochs[stretch.stop - 1][-1])
     return loss
+
+
+def stretches(steps: Sequence[ClientStep], epochs: int) -> Iterator[tuple[slice, list[ClientStep]]]:
+    """So many epochs in stretches: which of them, and the steps that have something to do after the last of these."""
+    waiting = [(stop, step) for step in steps for stop in step.pauses(epochs)]
+    done = 0
+    for stop in sorted({stop for stop, _ in waiting} | {epochs}):
+        yield slice(done, stop), [step for when, step in waiting if when == stop]
+        done = stop
 
 
 def _epochs(client: Client, epochs: Sequence[Sequence[Indices]], done: int) -> float:

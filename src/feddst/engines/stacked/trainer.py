@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from feddst.clients.client import diverged, finished, refuse_diverged
+from feddst.clients.client import diverged, finished, refuse_diverged, stretches
 from feddst.clients.reference import train_client
 from feddst.clients.steps import LotteryPruning, Proximal, Readjust, Report
 from feddst.clients.steps.readjust import drop, grow, growth_images, random_scores
@@ -129,18 +129,21 @@ class StackedTrainer:
         self, stack: ModelStack, tasks: Sequence[ClientTask], failures: Failures, squares: StackedSquares | None
     ) -> list[float]:
         """All epochs, with the readjustment after its own; returns the last epochs' losses."""
-        sequences, orders = [sequence(task) for task in tasks], tasks[0].plan.step(Readjust)
-        if orders is None:
-            return [losses[-1] for losses in self._epochs(stack, tasks, sequences, failures, squares)]
-        after = orders.epoch
-        first = self._epochs(stack, tasks, [one[:after] for one in sequences], failures, squares)
-        # A straggler that stops before its time readjusts after its last epoch.
-        ends = [one[min(after, len(one)) - 1] for one in sequences]
-        pieces = [cuts(len(end), tasks[0].plan.local.batch)[-1] for end in ends]
-        self._readjust(stack, tasks, orders, [end[piece] for end, piece in zip(ends, pieces, strict=True)])
-        late = [one[after:] for one in sequences]
-        second = self._epochs(stack, tasks, late, failures, squares, done=after)
-        return [(early + late)[-1] for early, late in zip(first, second, strict=True)]
+        sequences = [sequence(task) for task in tasks]
+        losses: list[list[float]] = [[] for _ in tasks]
+        for stretch, due in stretches(tasks[0].plan.steps, max(map(len, sequences))):
+            some = [one[stretch] for one in sequences]
+            for each, found in zip(
+                losses, self._epochs(stack, tasks, some, failures, squares, stretch.start), strict=True
+            ):
+                each += found
+            # A straggler that stops before its time readjusts after its last epoch.
+            ends = [one[min(stretch.stop, len(one)) - 1] for one in sequences]
+            for step in due:
+                assert isinstance(step, Readjust)
+                batch = tasks[0].plan.local.batch
+                self._readjust(stack, tasks, step, [end[cuts(len(end), batch)[-1]] for end in ends])
+        return [each[-1] for each in losses]
 
     def _epochs(
         self,
@@ -179,28 +182,28 @@ class StackedTrainer:
         return torch.cat(losses)
 
     def _readjust(
-        self, stack: ModelStack, tasks: Sequence[ClientTask], orders: Readjust, last_batches: Sequence[Indices]
+        self, stack: ModelStack, tasks: Sequence[ClientTask], readjust: Readjust, last_batches: Sequence[Indices]
     ) -> None:
         """Readjust the masks of everybody, those of one run together: they hold equally many weights."""
 
         def scores() -> Tensor:
-            if orders.growth.rule == "random":
+            if readjust.growth.rule == "random":
                 return self._random_scores(stack, tasks)
-            if orders.growth.images == "last-batch":
+            if readjust.growth.images == "last-batch":
                 return self._trainer.mean_gradient(stack, last_batches).abs_()
-            chosen = [task.data.indices[growth_images(len(task.data), orders.growth, *task.draw)] for task in tasks]
+            chosen = [task.data.indices[growth_images(len(task.data), readjust.growth, *task.draw)] for task in tasks]
             return self._trainer.mean_gradient(stack, chosen).abs_()
 
-        early = scores() if orders.growth.weights == "unpruned" else None
+        early = scores() if readjust.growth.weights == "unpruned" else None
         kept: list[dict[str, Tensor]] = []
         runs = [_Rows(stack, self._flat, rows) for rows in _by_run(tasks, stack.theta.device)]
         for run in runs:
-            kept.append(drop(run.params, [run.velocity], run.masks, orders))
+            kept.append(drop(run.params, [run.velocity], run.masks, readjust))
             run.write_back()
         found = scores() if early is None else early
         for run, left in zip(runs, kept, strict=True):
             values = self._flat.views(found[run.rows])
-            grown = grow(run.params, [run.velocity], run.masks, left, values, orders)
+            grown = grow(run.params, [run.velocity], run.masks, left, values, readjust)
             for name, mask in grown.items():
                 run.masks[name].copy_(mask)
             run.write_back()
