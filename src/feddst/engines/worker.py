@@ -45,7 +45,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Test the remembered exam's model on the test images at these indices."""
+    """Test the remembered model on the test images at these indices."""
 
     images: Tensor
 

@@ -132,11 +132,8 @@ class StackedTrainer:
         sequences = [sequence(task) for task in tasks]
         losses: list[list[float]] = [[] for _ in tasks]
         for stretch, due in stretches(tasks[0].plan.steps, max(map(len, sequences))):
-            some = [one[stretch] for one in sequences]
-            for each, found in zip(
-                losses, self._epochs(stack, tasks, some, failures, squares, stretch.start), strict=True
-            ):
-                each += found
+            found = self._epochs(stack, tasks, [one[stretch] for one in sequences], failures, squares, stretch.start)
+            losses = [before + after for before, after in zip(losses, found, strict=True)]
             # A straggler that stops before its time readjusts after its last epoch.
             ends = [one[min(stretch.stop, len(one)) - 1] for one in sequences]
             for step in due:
