@@ -1,6 +1,6 @@
 """Show how long a round takes with two commits, played in turn on this machine.
 
-    python scripts/compare_speed.py COMMIT --out results/same-speed.json
+    python -m scripts.compare_speed COMMIT --out results/same-speed.json
 
 Each turn plays the same runs with the package of a commit and with the one of this checkout, one right after the other,
 so that what else the machine does falls on both. A run's figure is the shortest of its rounds without evaluation, after
@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from compare_commits import ROOT, CaseError, Package, package_of, write
+from scripts.compare_commits import ROOT, CaseError, Package, package_of, write
 
 JOBS: Mapping[str, Mapping[str, Any]] = {
     "MNIST, S = 0.8": {"sparsity.level": 0.8},
@@ -42,7 +42,7 @@ def round_seconds(package: Package, options: Mapping[str, Any], rounds: int, fol
     if done.returncode:
         raise CaseError(f"a run of {package.commit} failed:\n{done.stderr.decode(errors='replace').strip()}")
     rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    return min(row["seconds"] for row in rows[LEFT_OUT:-1])
+    return min(float(row["seconds"]) for row in rows[LEFT_OUT:-1])
 
 
 def measure(packages: Sequence[Package], options: Mapping[str, Any], rounds: int, turns: int) -> dict[str, Any]:
