@@ -19,7 +19,7 @@ from feddst.data import Dataset, federate
 from feddst.engines import EngineConfig, ReferenceEngine, make_engine
 from feddst.engines.stacked.engine import StackedEngine
 from feddst.engines.stacked.feedback import left_out
-from feddst.engines.stacked.trainer import Classroom
+from feddst.engines.stacked.trainer import StackedTrainer
 from feddst.engines.stacked.transport import carried
 from feddst.errors import AuditError, TrainingError
 from feddst.methods import METHODS
@@ -438,15 +438,14 @@ def test_a_module_that_cannot_be_stacked_is_trained_one_by_one(data: Dataset, ca
     assert "cannot be stacked" in caplog.text
 
 
-def test_the_engine_trains_whole_classrooms(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All clients of all runs at once, where their work is alike."""
+def test_tasks_of_all_runs_that_are_alike_are_trained_at_once(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
-    honest = Classroom.train
+    honest = StackedTrainer.train
 
-    def counting(self: Classroom, seats: Any) -> Any:
-        sizes.append(len(seats))
-        return honest(self, seats)
+    def counting(self: StackedTrainer, indices: Any, asked: Any) -> Any:
+        sizes.append(len(asked))
+        return honest(self, indices, asked)
 
-    monkeypatch.setattr(Classroom, "train", counting)
+    monkeypatch.setattr(StackedTrainer, "train", counting)
     played("stacked", "feddst", data, chain)
     assert sizes == [8, 8, 8]
