@@ -22,6 +22,8 @@ from feddst.runtime.loop import Silent
 from feddst.runtime.metrics import Row
 from feddst.runtime.storage import RunDirectory
 
+from ..runtime.conftest import Parts
+
 Configure = Callable[..., RunConfig]
 Play = Callable[..., Any]
 Alike = Callable[[Mapping[str, Tensor], Mapping[str, Tensor]], bool]
@@ -47,6 +49,24 @@ def test_every_method_is_the_same_on_a_grid(
     assert alike(on_grid.weights[-1], expected.model.state_dict())
     assert comparable(on_grid.rows) == comparable(expected.rows)
     assert not alike(on_grid.weights[-1], make_module(network, 0).state_dict())
+
+
+@pytest.mark.parametrize("kind", ["reference", "native"])
+def test_clients_may_be_sent_different_masks(
+    kind: str,
+    configure: Configure,
+    federation: Federation,
+    play: Play,
+    alike: Alike,
+    network: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(METHODS, Parts.name, Parts)
+    config = configure(method=Parts.name, cohort__size=4, engine__kind=kind, wire__values="q8", wire__feedback=True)
+    expected = feddst.run(config, model=network, data=federation, watcher=Silent())
+    on_grid = play(config)
+    assert alike(on_grid.weights[-1], expected.model.state_dict())
+    assert comparable(on_grid.rows) == comparable(expected.rows)
 
 
 @pytest.mark.parametrize("kind", ["reference", "native"])

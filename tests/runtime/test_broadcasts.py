@@ -1,33 +1,37 @@
-"""What clients are sent: the same as a rule, and here masks and weights of their own.
+"""What clients are sent: the same as a rule, and here masks and weights of their own, by the method `Parts`.
 
-The method of these tests sends clients with an even number the first three quarters of each layer's weights, the others
-its last half. Of 36·12 and 12·4 weights these are 324 and 36, or 216 and 24; the third quarter goes to both.
+Of 36·12 and 12·4 weights clients with an even number are sent 324 and 36, the others 216 and 24.
 """
 
 import sys
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+import feddst
 from feddst.clients.exchange import layout_of
-from feddst.core import Aggregator, Broadcast, InitialModel, ServerState, Tensors, Update
+from feddst.core import Tensors, Update
 from feddst.data import Dataset, federate
 from feddst.engines import EngineConfig, make_engine
 from feddst.errors import TrainingError
-from feddst.methods import METHODS, FedAvgM
+from feddst.methods import METHODS
 from feddst.models import make_module
 from feddst.runtime import RunConfig
 from feddst.runtime.broadcasts import Broadcasts
 from feddst.runtime.loop import Silent, play
 from feddst.runtime.metrics import GIB
 from feddst.runtime.run import Run
+from feddst.runtime.storage import RunDirectory
 from feddst.wire import ClientResult, ClientTask, MaskHistory, WireConfig, decode_broadcast, encode_update
 from feddst.wire.header import SIZE
+
+from .conftest import Parts, quarter_of
 
 Configure = Callable[..., RunConfig]
 VALUES = (4 * (324 + 36 + 16), 4 * (216 + 24 + 16))
@@ -36,31 +40,6 @@ VALUES = (4 * (324 + 36 + 16), 4 * (216 + 24 + 16))
 
 def network() -> nn.Sequential:
     return nn.Sequential(nn.Flatten(), nn.Linear(36, 12), nn.ReLU(), nn.Linear(12, 4))
-
-
-def quarter_of(value: Tensor) -> Tensor:
-    """In which quarter of its tensor each entry lies, 0 to 3."""
-    return (4 * torch.arange(value.numel()) // value.numel()).view(value.shape)
-
-
-@dataclass(frozen=True)
-class Parts(FedAvgM):
-    """The server keeps all weights, and sends each client a part of them."""
-
-    name: ClassVar[str] = "parts"
-
-    def init(self, model: InitialModel, seed: int) -> ServerState:
-        quarters = {layer.name: quarter_of(model.params[layer.name]) for layer in model.layers}
-        masks = {f"0/{name}": quarter < 3 for name, quarter in quarters.items()}
-        masks |= {f"1/{name}": quarter >= 2 for name, quarter in quarters.items()}
-        return replace(super().init(model, seed), extra=masks)
-
-    def broadcast(self, state: ServerState, client: int) -> Broadcast:
-        masks = {name[2:]: mask for name, mask in state.extra.items() if name.startswith(f"{client % 2}/")}
-        return Broadcast(state.round, state.params, state.buffers, masks)
-
-    def mean(self, state: ServerState, total: Aggregator, otherwise: Tensors | None = None) -> Tensors:
-        return total.mean(otherwise=state.params)
 
 
 @pytest.fixture(autouse=True)
@@ -89,6 +68,17 @@ def broadcasts(make_run: Callable[..., Run]) -> Callable[..., Broadcasts]:
         return Broadcasts(run.method, run.state, WireConfig(**wire), history or MaskHistory(8))
 
     return make
+
+
+class StopAfter(Silent):
+    """Ends a run early, as Ctrl-C does."""
+
+    def __init__(self, rounds: int) -> None:
+        self._left = rounds
+
+    def stop(self) -> bool:
+        self._left -= 1
+        return self._left <= 0
 
 
 def same(one: Tensors, other: Tensors) -> bool:
@@ -256,6 +246,23 @@ def test_every_engine_trains_clients_with_different_masks(
         assert one.flops_sparse == right.flops_sparse
         if "wire__packing" not in wire:  # else bytes follow from the last bits of values
             assert (one.upload_bytes, one.download_bytes) == (right.upload_bytes, right.download_bytes)
+
+
+def test_a_resumed_run_ends_with_the_same_bits(small_config: Configure, small_data: Dataset, tmp_path: Path) -> None:
+    """Which of two masks each client holds is in the checkpoint, and so are the masks.
+
+    Four clients of each kind hold 4·324 + 4·216 = 2160 weights of the first layer. Of one's 324 each of the other kind
+    lacks 216, of one's 216 108: 16·324 = 5184 of 7·2160 in all, or 12/35.
+    """
+    config = small_config(method=Parts.name, cohort__size=8, wire__values="q8", wire__feedback=True)
+    whole = feddst.run(config, model=network, data=small_data, out=tmp_path / "whole", watcher=Silent())
+    part = feddst.run(config, model=network, data=small_data, out=tmp_path / "part", watcher=StopAfter(3))
+    assert (whole.finished, part.finished, len(part.rows)) == (True, False, 3)
+    feddst.run(config, model=network, data=small_data, out=tmp_path / "part", watcher=Silent(), resume=True)
+    one, two = (RunDirectory(tmp_path / name) for name in ("whole", "part"))
+    assert one.checkpoint.read_bytes() == two.checkpoint.read_bytes()
+    assert one.details_file.read_bytes() == two.details_file.read_bytes()
+    assert one.details()[0].layers[0].apart == pytest.approx(12 / 35)
 
 
 def test_a_cap_counts_what_each_client_can_send(make_run: Callable[..., Run], small_data: Dataset) -> None:
