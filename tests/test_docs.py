@@ -790,8 +790,8 @@ def growth_in_short() -> Iterator[str]:
         options = [row_of(source, row).config for row in rows]
         server, copies = ("+fedadam", 5) if name == "sprout-cifar10" else ("", 1)
         assert [one["method"] for one in options] == [f"sprout{server}", f"randommask{server}"]
-        assert [one["data.copies"] for one in options] == [copies] * 2
-        assert options[0]["averaged"] == options[1]["averaged"] > 0
+        assert [one["data.augmentation"] for one in options] == [copies] * 2
+        assert options[0]["ema"] == options[1]["ema"] > 0
 
 
 @on(README)

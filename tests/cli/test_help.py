@@ -65,7 +65,7 @@ def test_help_declares_every_option_with_its_default(feddst: Call, monkeypatch: 
 def test_help_says_whose_options_a_group_holds(feddst: Call) -> None:
     text = " ".join(feddst("run --help").out.split())
     assert "readjust: The readjustment schedule: ΔR, R_end, E_p and α_r. Only for feddst, feddst+fedprox," in text
-    assert "local: SGD on a client's own images. --local.epochs" in text  # everybody's
+    assert "local: Training on a client's own images. --local.epochs" in text  # everybody's
 
 
 def test_a_comparison_takes_methods_and_seeds_instead_of_one(feddst: Call) -> None:

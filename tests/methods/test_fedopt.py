@@ -135,7 +135,7 @@ def _one_holder(state: ServerState) -> SparseSum:
 
 def test_momentum_on_the_server_is_not_momentum_on_the_client() -> None:
     """The same two answers: the client's method takes the mean, the server's adds what it was moving at."""
-    server, client = FedAvgMServer(server=ServerMomentum(beta=0.5)), FedAvgM(local=LocalTraining(momentum=0.5))
+    server, client = FedAvgMServer(server=ServerMomentum(momentum=0.5)), FedAvgM(local=LocalTraining(momentum=0.5))
     ends = []
     methods: list[FedAvg] = [server, client]
     for method in methods:

@@ -61,7 +61,7 @@ def test_fedavg_takes_the_weighted_mean() -> None:
 
 
 def test_server_momentum_adds_up_over_rounds() -> None:
-    method = FedAvgMServer(server=ServerMomentum(beta=0.5))
+    method = FedAvgMServer(server=ServerMomentum(momentum=0.5))
     state = method.init(MODEL, seed=0)
     # b = 0.5. Round 1: Δ = 1 − 0.5, v = 0.5, b = 1. Round 2: clients send 2, Δ = 1, v = 0.25 + 1, b = 2.25.
     state = aggregate(method, state, answer(state, [[4, -3], [2, -1]], 1.0))
@@ -142,7 +142,7 @@ def test_server_momentum_and_feddst_compose() -> None:
     class Both(FedAvgMServer, FedDST):
         name: ClassVar[str] = "both"
 
-    method = Both(sparsity=Sparsity(0.5), server=ServerMomentum(beta=0.5))
+    method = Both(sparsity=Sparsity(0.5), server=ServerMomentum(momentum=0.5))
     state = method.init(MODEL, seed=0)
     for sent in (1.0, 2.0):
         state = aggregate(method, state, answer(state, [[4, -3], [0, 0]], sent))

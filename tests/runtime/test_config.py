@@ -42,7 +42,7 @@ def test_methods_get_their_groups_and_keep_their_pins() -> None:
         ({"rounds": 0}, "the run would never stop"),
         ({"cohort__size": 401}, r"cohort.size must be at most data.clients \(400\), got 401"),
         ({"readjust__after_epoch": 11}, r"readjust.after_epoch must be at most local.epochs \(10\), got 11"),
-        ({"data__shift_only": True}, r"data.shift_only has no effect with data.copies 1"),
+        ({"data__shift_only": True}, r"data.shift_only has no effect with data.augmentation 1"),
         ({"engine__device": "abacus"}, "engine.device must be cpu, cuda or cuda:N, got 'abacus'"),
     ],
 )

@@ -99,7 +99,7 @@ def test_thrift_is_far_less_than_a_hundredth_of_the_papers_upload_for_the_same_c
     paper = updated(RunConfig(), PRESETS[f"{table}-feddst"].options)
     assert thrifty.cap_gib == paper.cap_gib / 400
     assert thrifty.accounting == "measured"
-    given = {"copies": 1, "shift_only": False}
+    given = {"augmentation": 1, "shift_only": False}
     assert replace(thrifty.data, **given) == replace(paper.data, **given)  # type: ignore[arg-type]
 
 

@@ -9,6 +9,7 @@ from feddst.cli.arguments import Arguments
 from feddst.errors import OptionError
 from feddst.options import Option, option, option_hint
 from feddst.runtime import toml
+from feddst.runtime.old_names import renewed
 from feddst.runtime.presets import Command, preset_options
 
 
@@ -71,7 +72,7 @@ def gather(given: Arguments, command: Command, options: Sequence[Option]) -> Set
 
 
 def _read(path: Path, names: set[str]) -> dict[str, Any]:
-    values = toml.read(path)
+    values = renewed(toml.read(path), str(path))
     for name in values:
         if name not in names:
             raise OptionError(f"unknown option {name!r} in {path}{option_hint(name, names)}")

@@ -60,7 +60,7 @@ class Trained:
 def trained_in(path: Path, client: int | None = None) -> Trained:
     """What the run in a directory has trained, at its last checkpoint."""
     directory = RunDirectory(path)
-    config = directory.stored_config()
+    config = directory.stored_config(say=True)
     identity = _identity(directory.checkpoint)
     saved = directory.load(identity)
     assert saved is not None

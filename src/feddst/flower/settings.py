@@ -10,6 +10,7 @@ from feddst.errors import OptionError
 from feddst.flower.config import FlowerConfig, Value
 from feddst.options import Option, hint, option, options_of, updated
 from feddst.runtime.config import RunConfig, config_of
+from feddst.runtime.old_names import renewed
 from feddst.runtime.storage import write_atomically
 
 
@@ -48,7 +49,7 @@ def as_run_config(values: Mapping[str, Any]) -> dict[str, Value]:
 
 def read_run_config(values: Mapping[str, Value]) -> tuple[RunConfig, AppConfig]:
     """What a run config says; raises `OptionError` at what it must not say."""
-    known = {opt.name: opt for opt in app_options()}
+    known, values = {opt.name: opt for opt in app_options()}, renewed(values, "the app's config")
     for name in values:
         if name not in known:
             raise OptionError(f"unknown option {name!r}{hint(name, known)}")

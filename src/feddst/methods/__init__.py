@@ -8,7 +8,7 @@ from typing import Any, get_type_hints
 from feddst.core import Registry
 from feddst.methods.base import Card, Method
 from feddst.methods.fedavg import FedAvg, FedAvgM, FedAvgMServer, ServerMomentum
-from feddst.methods.feddst import Ballot, FedDST, FedDSTProx, RandomMaskProx
+from feddst.methods.feddst import FedDST, FedDSTProx, MaskMerge, RandomMaskProx
 from feddst.methods.fedopt import (
     Adaptive,
     FedAdagrad,
@@ -124,7 +124,6 @@ __all__ = [
     "METHODS",
     "SNIP",
     "Adaptive",
-    "Ballot",
     "Card",
     "FedAdagrad",
     "FedAdam",
@@ -142,6 +141,7 @@ __all__ = [
     "LGFedAvg",
     "Lottery",
     "LotteryFL",
+    "MaskMerge",
     "Method",
     "OneShot",
     "OwnGroups",

@@ -62,7 +62,7 @@ class FedAvgM(FedAvg):
 class ServerMomentum:
     """Momentum on the server."""
 
-    beta: float = option(0.9, "β: momentum of the server's steps", at_least=0, below=1)
+    momentum: float = option(0.9, "β: momentum of the server's steps", at_least=0, below=1)
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,9 @@ class FedAvgMServer(FedAvg):
 
     def step(self, state: ServerState, total: SparseSum) -> tuple[Tensors, Tensors]:
         theta, mean = state.params, total.mean()
-        v = {name: self.server.beta * state.extra[f"velocity/{name}"] + (mean[name] - theta[name]) for name in theta}
+        v = {
+            name: self.server.momentum * state.extra[f"velocity/{name}"] + (mean[name] - theta[name]) for name in theta
+        }
         return {name: theta[name] + v[name] for name in theta}, {f"velocity/{name}": v[name] for name in v}
 
     def forget(self, extra: Tensors, masks: Masks) -> Tensors:

@@ -23,7 +23,7 @@ from feddst.sparsity import Timetable, prune_within
 
 
 @dataclass(frozen=True)
-class Ballot:
+class MaskMerge:
     """What the server makes of clients' masks that differ. The paper has the first of each."""
 
     grown: Literal["holders", "all"] = option(
@@ -54,7 +54,7 @@ class FedDST(RandomMask):
 
     readjust: Timetable = Timetable()
     growth: Growth = Growth()
-    ballot: Ballot = Ballot()
+    merge: MaskMerge = MaskMerge()
 
     def init(self, model: InitialModel, seed: int) -> ServerState:
         state = super().init(model, seed)
@@ -81,14 +81,14 @@ class FedDST(RandomMask):
 
     def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:
         theta, extra = self.step(state, total)
-        scores = by_votes(theta, total.votes()) if self.ballot.keep == "most-held" else theta
+        scores = by_votes(theta, total.votes()) if self.merge.keep == "most-held" else theta
         masks = prune_within(scores, state.budgets, among=total.held(), held=state.masks)
         kept = self.forget(extra, masks)
         return state.next(params=masked(theta, masks), buffers=total.mean("buffers"), masks=masks, extra=kept)
 
     def mean(self, state: ServerState, total: SparseSum, otherwise: Tensors | None = None) -> Tensors:
         mean = super().mean(state, total, otherwise)
-        return mean if self.ballot.grown == "holders" else {**mean, **shrunk(mean, state, total)}
+        return mean if self.merge.grown == "holders" else {**mean, **shrunk(mean, state, total)}
 
     def check(self) -> None:
         super().check()

@@ -16,8 +16,8 @@ from feddst.errors import OptionError
 from feddst.methods import (
     METHODS,
     Adaptive,
-    Ballot,
     Lottery,
+    MaskMerge,
     Method,
     OneShot,
     OwnGroups,
@@ -31,6 +31,7 @@ from feddst.methods import (
 from feddst.models import ModelConfig
 from feddst.options import flatten, hint, one_of, option, updated, validate
 from feddst.runtime.metrics import Accounting
+from feddst.runtime.old_names import renewed
 from feddst.sparsity import Sparsity, Timetable
 from feddst.wire import WireConfig, broadcast_codecs, general_codecs
 
@@ -71,7 +72,7 @@ class RunConfig:
         "in a row end the run as failed",
         at_least=1,
     )
-    averaged: float = option(
+    ema: float = option(
         0.0,
         "what is tested and exported is a moving average of the model, of which this share stays each round; training "
         "goes on from the last model, and clients' own models are not averaged; 0: the last model itself",
@@ -90,7 +91,7 @@ class RunConfig:
     sparsity: Sparsity = Sparsity()
     readjust: Timetable = Timetable()
     growth: Growth = Growth()
-    ballot: Ballot = Ballot()
+    merge: MaskMerge = MaskMerge()
     sprout: Sprouting = Sprouting()
     proximal: Proximal = Proximal()
     server: ServerMomentum = ServerMomentum()
@@ -217,10 +218,10 @@ def options_to_store(config: RunConfig) -> dict[str, Any]:
     return {name: value for name, value in flatten(config).items() if name.partition(".")[0] not in idle}
 
 
-def stored_options(values: Mapping[str, Any]) -> RunConfig:
-    """The config that a file holds by dotted name, of this version or an earlier one."""
+def stored_options(values: Mapping[str, Any], where: str = "") -> RunConfig:
+    """The config that a file holds by dotted name, of this version or an earlier one; `where` is as for `renewed`."""
     # Versions that did not write engine.kind had the reference engine alone: a run goes on with the bits it began with.
-    stored = {"engine.kind": "reference", **values}
+    stored = {"engine.kind": "reference", **renewed(values, where)}
     try:
         if isinstance(method := stored.get("method"), str):
             method_named(method)  # first of all: without the method, its options are not known either

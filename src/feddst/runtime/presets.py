@@ -381,7 +381,7 @@ def _thrifty() -> Iterator[Preset]:
         "cohort.size": 10,
         "wire.values": "top16",
         "wire.feedback": True,
-        "averaged": 0.99,
+        "ema": 0.99,
         "sparsity.level": 0.95,
         "rounds": 0,
     }
@@ -410,7 +410,7 @@ def _thrifty() -> Iterator[Preset]:
             "method": "sprout+fedadam",
             "data.dataset": "cifar10",
             **_PATHOLOGICAL,
-            "data.copies": 5,
+            "data.augmentation": 5,
             "local.epochs": 3,  # over five versions of each image: as many steps as usual
             **few,
             "sprout.begin": 2000,

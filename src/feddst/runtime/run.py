@@ -294,7 +294,7 @@ class Run:
         else:
             self._recovery.note_use(before)
             after = self.method.aggregate(before, self._open.total)
-            self.state = with_average(before, after, self.config.averaged)
+            self.state = with_average(before, after, self.config.ema)
         if not before.round and (line := emptied(self.state)):
             log.warning("%s", line)
         self._open.note_movement(before.masks, self.state.masks)

@@ -10,6 +10,7 @@ from feddst.errors import OptionError
 from feddst.options import Option, check_list, flatten, hint, option, options_of, updated
 from feddst.runtime.config import RunConfig, config_of, method_named, refuse_ineffective
 from feddst.runtime.metrics import GIB, Accounting, Row, Scored, best_under
+from feddst.runtime.old_names import OPTIONS
 
 S = TypeVar("S", bound=Scored)
 
@@ -160,6 +161,7 @@ def parse_entry(text: str) -> Entry:
     for assignment in assignments:
         given, equals, value = assignment.partition("=")
         key = given.strip().replace("-", "_")
+        key = OPTIONS.get(key, key)
         if not equals:
             raise OptionError(f"methods: {text!r} needs option=value after each colon, got {assignment!r}")
         if key not in known:

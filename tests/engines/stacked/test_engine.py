@@ -204,7 +204,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "feedback of the largest": ("feddst", {"wire.values": "top8", "wire.feedback": True}),
     "feedback while the server moves masks": (
         "sprout",
-        {**MOVING, "wire.values": "top16", "wire.feedback": True, "rounds": 7, "averaged": 0.9},
+        {**MOVING, "wire.values": "top16", "wire.feedback": True, "rounds": 7, "ema": 0.9},
     ),
     "feedback while masks grow": (
         "sprout",
@@ -300,7 +300,7 @@ def test_an_update_that_no_server_would_take_is_refused(wire: dict[str, Any], da
     [
         ("feddst", {}),
         ("feddst", {"wire.values": "q4", "wire.feedback": True}),
-        ("sprout", {**MOVING, "sprout.grace": 3, "wire.values": "top16", "wire.feedback": True, "averaged": 0.9}),
+        ("sprout", {**MOVING, "sprout.grace": 3, "wire.values": "top16", "wire.feedback": True, "ema": 0.9}),
     ],
     ids=["plain", "feedback", "masks that the server moves"],
 )

@@ -27,6 +27,7 @@ from typing import Any
 from feddst.errors import OptionError
 from feddst.options import dotted, hint, one_of, updated
 from feddst.runtime.config import RunConfig, refuse_ineffective
+from feddst.runtime.old_names import renewed, say
 from feddst.runtime.presets import Row, preset_options
 from feddst.studies.reproduce.record import STUDY
 from feddst.studies.reproduce.request import Request, rising
@@ -135,7 +136,16 @@ def read_study(path: Path) -> dict[str, Any]:
         _check_options(content.get("options", {}))
         _check_against(content, rows)
         preset_of(content)
+        _renew(content, path)
     return content
+
+
+def _renew(content: dict[str, Any], path: Path) -> None:
+    """Give options of earlier versions today's names."""
+    tables = [table for table in (content, *content["rows"].values()) if "options" in table]
+    say(str(path), [name for table in tables for name in dotted(table["options"])])
+    for table in tables:
+        table["options"] = renewed(dotted(table["options"]))
 
 
 def preset_of(content: Mapping[str, Any]) -> dict[str, Any]:
