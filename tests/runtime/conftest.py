@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from feddst.data import Dataset
-from feddst.options import updated
 from feddst.runtime import RunConfig
+from feddst.runtime.config import config_of
 
 SMALL = {
     "rounds": 6,
@@ -45,6 +45,6 @@ def small_data() -> Dataset:
 def small_config() -> Callable[..., RunConfig]:
     def make(**changes: Any) -> RunConfig:
         named = {name.replace("__", "."): value for name, value in changes.items()}
-        return updated(RunConfig(), {**SMALL, **named})
+        return config_of({**SMALL, **named})
 
     return make

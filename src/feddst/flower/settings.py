@@ -55,7 +55,9 @@ def read_run_config(values: Mapping[str, Value]) -> tuple[RunConfig, AppConfig]:
             raise OptionError(f"unknown option {name!r}{hint(name, known)}")
     read = {name: _read(known[name], value) for name, value in values.items()}
     own = {opt.name for opt in options_of(AppConfig)}
-    config = config_of({name: value for name, value in read.items() if name not in own})
+    # An app's file names every option: what it leaves at the default is for the method to say.
+    given = {name: value for name, value in read.items() if name not in own and value != known[name].default}
+    config = config_of(given)
     app = updated(AppConfig(), {name: value for name, value in read.items() if name in own})
     config.check()
     app.check()

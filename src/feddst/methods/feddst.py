@@ -15,7 +15,6 @@ from feddst.clients.steps import Growth, Readjust
 from feddst.core import ClientPlan, InitialModel, ServerState, SparseSum, Tensors, masked
 from feddst.errors import OptionError
 from feddst.methods.base import Card
-from feddst.methods.fedprox import FedProx
 from feddst.methods.layers import layers_of, stacked_in
 from feddst.methods.randommask import RandomMask
 from feddst.options import option
@@ -86,7 +85,7 @@ class FedDST(RandomMask):
         kept = self.forget(extra, masks)
         return state.next(params=masked(theta, masks), buffers=total.mean("buffers"), masks=masks, extra=kept)
 
-    def mean(self, state: ServerState, total: SparseSum, otherwise: Tensors | None = None) -> Tensors:
+    def mean(self, state: ServerState, total: SparseSum, otherwise: Tensors | None) -> Tensors:
         mean = super().mean(state, total, otherwise)
         return mean if self.merge.grown == "holders" else {**mean, **shrunk(mean, state, total)}
 
@@ -109,21 +108,3 @@ def by_votes(theta: Tensors, votes: Tensors) -> dict[str, Tensor]:
     """Numbers that order a layer's weights by votes, and where these are equal by size, which counts less than one."""
     sizes = {name: theta[name].abs().double() for name in votes}
     return {name: votes[name] + size / (1 + size) for name, size in sizes.items()}
-
-
-@dataclass(frozen=True)
-class FedDSTProx(FedProx, FedDST):
-    """FedDST whose clients train with FedProx's proximal term; growth looks at the task gradient alone."""
-
-    name: ClassVar[str] = "feddst+fedprox"
-    summary: ClassVar[str] = "FedDST with FedProx's proximal term in the clients' training"
-    card: ClassVar[Card] = replace(FedDST.card, paper="both")
-
-
-@dataclass(frozen=True)
-class RandomMaskProx(FedProx, RandomMask):
-    """RandomMask whose clients train with FedProx's proximal term."""
-
-    name: ClassVar[str] = "randommask+fedprox"
-    summary: ClassVar[str] = "RandomMask with FedProx's proximal term in the clients' training"
-    card: ClassVar[Card] = replace(RandomMask.card, paper="both")

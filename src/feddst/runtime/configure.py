@@ -4,7 +4,7 @@ from typing import Any
 
 from feddst.options import dotted
 from feddst.runtime.config import RunConfig, config_of, refuse_ineffective
-from feddst.runtime.old_names import renewed
+from feddst.runtime.old_names import named_now, renewed
 from feddst.runtime.presets import preset_options
 
 
@@ -17,6 +17,6 @@ def configure(preset: str = "", **options: Any) -> RunConfig:
     """
     own = renewed(dotted(options), "configure")
     config = config_of({**(preset_options(preset, "run") if preset else {}), **own})
-    refuse_ineffective([config.method], own)
+    refuse_ineffective([config], named_now(own))
     config.check()
     return config

@@ -11,7 +11,7 @@ from typing import Any
 from feddst.errors import CheckpointError
 from feddst.options import flatten
 from feddst.runtime.metrics import GIB, Accounting, Row, counted_upload
-from feddst.runtime.old_names import renewed
+from feddst.runtime.old_names import named_now, renewed
 from feddst.runtime.storage import occupied, write_atomically
 from feddst.studies.comparison import Curve
 from feddst.studies.reproduce.plan import PlannedRow, PlannedRun
@@ -266,7 +266,7 @@ def _parsed(content: Mapping[str, Any]) -> Record:
             row["name"],
             row["title"],
             row["value"],
-            renewed(row["config"]),
+            named_now(renewed(row["config"])),
             tuple(_run(row["name"], run, values["accounting"]) for run in row["runs"]),
         )
         for row in values.pop("rows")
