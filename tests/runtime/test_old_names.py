@@ -1,4 +1,4 @@
-"""Options under names that they had in earlier versions: read everywhere, with one line on each place."""
+"""Options and methods under names that they had in earlier versions: read everywhere, with one line on each place."""
 
 import json
 import logging
@@ -10,15 +10,18 @@ from typing import Any
 import pytest
 
 import feddst
-from feddst.cli.arguments import parse
+from feddst.cli.arguments import Arguments, parse
+from feddst.cli.settings import gather
 from feddst.errors import OptionError
+from feddst.methods import METHODS as METHODS_NOW
+from feddst.methods import Adaptive
 from feddst.options import flatten, options_of, updated
 from feddst.runtime import RunConfig, toml
-from feddst.runtime.config import stored_options
-from feddst.runtime.old_names import OPTIONS, renewed
+from feddst.runtime.config import config_of, make_method, refuse_ineffective, stored_options
+from feddst.runtime.old_names import METHODS, OPTIONS, named_now, renewed
 from feddst.runtime.storage import RunDirectory
 from feddst.studies.comparison import parse_entry
-from feddst.studies.reproduce.study import read_study
+from feddst.studies.reproduce.study import StudyConfig, read_study
 
 VALUES: Mapping[str, Any] = {
     "averaged": 0.9,
@@ -121,3 +124,102 @@ def test_a_study(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert lines(caplog) == [
         f"{path} has names of earlier versions: averaged is ema now, ballot.keep is merge.keep now"
     ]
+
+
+# Methods that were crossed with others
+
+
+def test_every_cross_is_a_method_of_today_with_options() -> None:
+    for name, former in METHODS.items():
+        assert name not in METHODS_NOW
+        assert former.method in METHODS_NOW
+        updated(RunConfig(), former.options)
+
+
+def test_what_a_former_name_stands_for_gives_way_to_what_is_given() -> None:
+    assert named_now({"method": "feddst+fedprox", "seed": 3}) == {"method": "feddst", "proximal.mu": 1.0, "seed": 3}
+    assert named_now({"method": "feddst+fedprox", "proximal.mu": 0.5})["proximal.mu"] == 0.5
+    assert named_now({"method": "feddst", "seed": 3}) == {"method": "feddst", "seed": 3}
+    assert config_of({"method": "sprout+fedadam"}) == config_of({"method": "sprout", "server.optimizer": "adam"})
+
+
+def test_a_proximal_term_of_size_0_took_partial_work_all_the_same() -> None:
+    config = config_of({"method": "feddst+fedprox", "proximal.mu": 0.0})
+    method = make_method(config)
+    assert method.accepts_partial
+    assert config.proximal.pull == 0
+
+
+def test_one_line_names_methods_too(caplog: pytest.LogCaptureFixture) -> None:
+    renewed({"method": "feddst+fedadam", "averaged": 0.5}, "old.toml")
+    renewed({"methods": ("fedavgm", "feddst+fedprox:ballot.grown=all")}, "the command line")
+    assert lines(caplog) == [
+        "old.toml has names of earlier versions: averaged is ema now, "
+        "feddst+fedadam is feddst with server.optimizer adam now",
+        "the command line has names of earlier versions: ballot.grown is merge.grown now, "
+        "feddst+fedprox is feddst with proximal.mu 1.0 now",
+    ]
+
+
+def test_files_that_named_every_option_gave_the_proximal_term_to_all() -> None:
+    """Only fedprox and its crosses looked at it."""
+    whole = {"averaged": 0.0, "server.beta": 0.9, "proximal.mu": 1.0, "adaptive.beta1": 0.0}
+    for method, mu in {"feddst": 0.0, "sprout+fedadam": 0.0, "fedprox": 1.0, "feddst+fedprox": 1.0}.items():
+        assert stored_options({**whole, "method": method}).proximal.mu == mu
+    assert stored_options({"method": "feddst", "proximal.mu": 1.0}).proximal.mu == 1.0  # of this version
+    assert stored_options({**whole, "method": "feddst+fedadagrad"}).adaptive == Adaptive()  # where beta1 was fixed
+
+
+def test_what_only_some_methods_of_a_comparison_looked_at_is_not_given_to_all() -> None:
+    with pytest.raises(OptionError, match=r"proximal\.mu is an option of every method now"):
+        renewed({"methods": ("feddst", "feddst+fedprox"), "proximal.mu": 0.5})
+    assert renewed({"methods": ("fedprox", "feddst+fedprox"), "proximal.mu": 0.5})["proximal.mu"] == 0.5
+
+
+def test_an_entry_by_a_former_name_keeps_it_as_its_label() -> None:
+    entry = parse_entry("feddst+fedprox:readjust.alpha=0.1")
+    assert (entry.label, entry.directory) == ("feddst+fedprox:readjust.alpha=0.1", "feddst+fedprox-readjust.alpha=0.1")
+    config = entry.config(RunConfig(), 3)
+    assert (config.method, config.proximal.mu, config.readjust.alpha, config.seed) == ("feddst", 1.0, 0.1, 3)
+    shared = updated(RunConfig(), {"proximal.mu": 0.5})
+    assert entry.config(shared, 3, frozenset({"proximal.mu"})).proximal.mu == 0.5
+    assert parse_entry("feddst").config(RunConfig(), 3).proximal.mu == 0.0
+
+
+def test_a_study_with_crosses(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "old.toml"
+    text = "caps = [1]\n[options]\nmethod = 'sprout+fedadam'\n[rows.one]\n[rows.two]\noptions = {{ method = '{}' }}\n"
+    path.write_text(text.format("randommask+fedadam"))
+    study = StudyConfig(str(path))
+    study.check()
+    made = [study.run_config(row, 0) for row in study.all_rows()]
+    assert [(one.method, one.server.optimizer) for one in made] == [("sprout", "adam"), ("randommask", "adam")]
+    assert len(lines(caplog)) == 1
+    path.write_text(text.format("feddst+fedprox").replace("[options]", "[options]\nproximal.mu = 0.5"))
+    with pytest.raises(OptionError, match=r"proximal\.mu is an option of every method now"):
+        StudyConfig(str(path)).check()
+
+
+def test_a_file_of_every_option_makes_the_same_run(tmp_path: Path) -> None:
+    """As in `feddst run --config RUN/config.toml`, where nothing that the file says may be refused."""
+    path = tmp_path / "old.toml"
+    config = config_of({"method": "feddst", "server.optimizer": "adagrad", "sparsity.level": 0.9})
+    old_file(path, config)
+    then = {
+        'server.optimizer = "adagrad"\n': "",
+        "adaptive.beta1 = 0.9": "adaptive.beta1 = 0.0",
+        'method = "feddst"': 'method = "feddst+fedadagrad"',
+        "proximal.mu = 0.0": "proximal.mu = 1.0",
+    }
+    for now, before in then.items():
+        assert now in path.read_text()
+        path.write_text(path.read_text().replace(now, before))
+    options = options_of(RunConfig)
+    settings = gather(Arguments({"config": str(path)}), "run", options)
+    assert config_of(settings.values) == config
+    refuse_ineffective([config], settings.asked_for(options))
+
+
+@pytest.mark.parametrize("methods", [5, "feddst", None])
+def test_what_is_no_list_of_methods_is_for_others_to_refuse(methods: Any) -> None:
+    assert renewed({"methods": methods, "averaged": 0.5}) == {"methods": methods, "ema": 0.5}

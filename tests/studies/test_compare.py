@@ -236,7 +236,7 @@ def test_an_entry_is_a_method_with_options_of_its_own() -> None:
 )
 def test_a_wrong_entry_is_refused(text: str, message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        parse_entry(text)
+        CompareConfig(methods=(text,)).check()
 
 
 def test_entries_that_would_share_a_directory_are_refused() -> None:

@@ -204,13 +204,6 @@ def refuse_ineffective(configs: Iterable[RunConfig], given: Mapping[str, Any]) -
             raise OptionError(f"{name} is fixed at {kinds[0].pins[name]} by {names}, got {value}")
 
 
-def affects(option: str, kinds: Iterable[type[Method]]) -> bool:
-    """Whether an option does something for any of these methods: it is theirs, or not of methods at all."""
-    used = {field.name for kind in kinds for field in dataclasses.fields(kind)}
-    optional = {field.name for kind in METHODS.values() for field in dataclasses.fields(kind)}
-    return option.partition(".")[0] not in optional - used
-
-
 def reaches(stored: RunConfig, wanted: RunConfig) -> bool:
     """Whether a run that ended as `stored` says has gone as far as `wanted` asks; 0 is without end."""
     limits = ((stored.rounds, wanted.rounds), (stored.cap_gib, wanted.cap_gib))

@@ -31,9 +31,6 @@ class Former:
     method: str
     options: Mapping[str, Any] = field(default_factory=dict)
 
-    def __str__(self) -> str:
-        return " and ".join([f"{self.method} with", *(f"{name} {value}" for name, value in self.options.items())])
-
 
 _PROXIMAL = {"proximal.mu": 1.0}
 
@@ -65,7 +62,7 @@ def renewed(values: Mapping[str, Any], where: str = "") -> dict[str, Any]:
         say(where, old_in(values))
     if "proximal.mu" in found and "method" in found and not _had_proximal(str(found["method"])):
         found["proximal.mu"] = 0.0  # files that name every option gave it to all methods, and few looked at it
-    if "proximal.mu" in found and not all(_had_proximal(_name(entry)) for entry in found.get("methods", ())):
+    if "proximal.mu" in found and not all(_had_proximal(entry.partition(":")[0]) for entry in _entries(values)):
         raise OptionError("proximal.mu is an option of every method now: give it to those alone that are to have it")
     return found
 
@@ -91,14 +88,19 @@ def say(where: str, old: Iterable[str]) -> None:
 
 def old_in(values: Mapping[str, Any]) -> Iterator[str]:
     """What is called otherwise now, in words."""
-    yield from (f"{name} is {OPTIONS[name]} now" for name in values if name in OPTIONS)
-    names = [values.get("method", ""), *map(_name, values.get("methods", ()))]
-    yield from (f"{name} is {METHODS[name]} now" for name in names if isinstance(name, str) and name in METHODS)
+    entries = [entry.split(":") for entry in _entries(values)]
+    own = (assignment.partition("=")[0] for _, *assignments in entries for assignment in assignments)
+    yield from (f"{name} is {OPTIONS[name]} now" for name in (*values, *own) if name in OPTIONS)
+    for name in (values.get("method"), *(method for method, *_ in entries)):
+        if isinstance(name, str) and name in METHODS:
+            options = {option: values.get(option, usual) for option, usual in METHODS[name].options.items()}
+            yield f"{name} is {METHODS[name].method} with {' and '.join(f'{o} {v}' for o, v in options.items())} now"
 
 
-def _name(entry: Any) -> str:
-    """The method of an entry of a comparison."""
-    return str(entry).partition(":")[0]
+def _entries(values: Mapping[str, Any]) -> list[str]:
+    """The entries of a comparison, if these are its options."""
+    entries = values.get("methods", ())
+    return [str(entry) for entry in entries] if isinstance(entries, list | tuple) else []
 
 
 def _had_proximal(method: str) -> bool:

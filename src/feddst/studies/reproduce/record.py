@@ -57,13 +57,21 @@ class RecordedRun(Curve[Point]):
 
 @dataclass(frozen=True)
 class RecordedRow:
-    """A row and its runs, one a seed; `value` is what a sweep gives the option that it varies."""
+    """A row and its runs, one a seed; `value` is what a sweep gives the option that it varies.
+
+    `config` is what was written, maybe by an earlier version; `options` are the same by today's names.
+    """
 
     name: str
     title: str
     value: float | None
     config: Mapping[str, Any]
     runs: tuple[RecordedRun, ...]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of its runs."""
+        return named_now(renewed(self.config))
 
     def best(self, cap_gib: float) -> dict[int, float]:
         """The best accuracy [%] under a cap, by seed, of the runs that have settled there."""
@@ -266,7 +274,7 @@ def _parsed(content: Mapping[str, Any]) -> Record:
             row["name"],
             row["title"],
             row["value"],
-            named_now(renewed(row["config"])),
+            row["config"],
             tuple(_run(row["name"], run, values["accounting"]) for run in row["runs"]),
         )
         for row in values.pop("rows")
