@@ -769,7 +769,7 @@ def thrift_on_cifar10() -> Iterator[str]:
 
 @on("docs/thrifty.md")
 def one_row_is_the_preset() -> Iterator[str]:
-    made = row_of(record("thrifty-cifar10"), "later").config
+    made = row_of(record("thrifty-cifar10"), "later").options
     preset = {**plain_options(RunConfig()), **preset_options("thrifty-cifar10", "run")}
     others = {name for name, value in preset.items() if made.get(name, value) != value}
     assert others == {"data.dataset", "data.root", "engine.kind", "engine.device", "checkpoint_every"}
@@ -787,11 +787,12 @@ def growth_in_short() -> Iterator[str]:
     for name, level in product(SPROUTED, LEVELS):
         source, rows = record(name), (f"sprout-{level}", f"randommask-{level}")
         assert all(gain.low > 0 for gain in leads(name, *rows, *source.caps))
-        options = [row_of(source, row).config for row in rows]
-        server, copies = ("+fedadam", 5) if name == "sprout-cifar10" else ("", 1)
-        assert [one["method"] for one in options] == [f"sprout{server}", f"randommask{server}"]
-        assert [one["data.copies"] for one in options] == [copies] * 2
-        assert options[0]["averaged"] == options[1]["averaged"] > 0
+        options = [row_of(source, row).options for row in rows]
+        server, versions = ("adam", 5) if name == "sprout-cifar10" else ("mean", 1)
+        assert [one["method"] for one in options] == ["sprout", "randommask"]
+        assert [one.get("server.optimizer", "mean") for one in options] == [server] * 2
+        assert [one["data.augmentation"] for one in options] == [versions] * 2
+        assert options[0]["ema"] == options[1]["ema"] > 0
 
 
 @on(README)

@@ -20,6 +20,7 @@ from feddst.models import make_module
 from feddst.runtime import RunConfig
 from feddst.runtime.loop import Silent
 from feddst.runtime.metrics import Row
+from feddst.runtime.old_names import METHODS as CROSSED
 from feddst.runtime.storage import RunDirectory
 
 from ..runtime.conftest import Parts
@@ -39,7 +40,7 @@ def comparable(rows: list[Row]) -> list[Row]:
 
 
 @pytest.mark.parametrize("kind", ["reference", "native"])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [*METHODS, *CROSSED])
 def test_every_method_is_the_same_on_a_grid(
     method: str, kind: str, configure: Configure, federation: Federation, play: Play, alike: Alike, network: Any
 ) -> None:
@@ -80,7 +81,7 @@ def test_clients_may_be_sent_different_masks(
         {"wire__mask": "bitmap", "wire__remember": 0, "local__epochs": 2},
         {"wire__values": "top8", "wire__feedback": True},
         {"wire__values": "q2", "wire__feedback": True, "method": "lotteryfl", "cohort__size": 4},
-        {"method": "feddst+fedprox", "cohort__stragglers": 0.5, "local__epochs": 3},
+        {"proximal__mu": 1.0, "cohort__stragglers": 0.5, "local__epochs": 3},
         {"cohort__sampling": "with-replacement", "cohort__size": 5},
         {"method": "lg-fedavg", "cohort__sampling": "with-replacement"},
         {"seed": 12345, "local__weigh_by": "batches", "growth__images": "last-batch"},

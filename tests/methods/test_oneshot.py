@@ -36,7 +36,7 @@ from feddst.methods.oneshot import OneShotPruning
 from feddst.models import initial_model, make_module
 from feddst.options import updated
 from feddst.runtime import Result, RunConfig, run
-from feddst.runtime.config import refuse_ineffective
+from feddst.runtime.config import config_of, refuse_ineffective
 from feddst.runtime.loop import Silent
 from feddst.runtime.metrics import GIB, Row
 from feddst.runtime.run import Run
@@ -351,7 +351,7 @@ def test_a_mask_that_would_keep_nothing_is_refused() -> None:
     with pytest.raises(OptionError, match=r"oneshot.kept is S and sparsity.level is 0: no weight would be kept"):
         feddst.configure(method="grasp", oneshot={"kept": "S"}, sparsity={"level": 0.0})
     with pytest.raises(OptionError, match=r"oneshot.scope has no effect on randommask"):
-        refuse_ineffective(["randommask"], {"oneshot.scope": "layer"})
+        refuse_ineffective([config_of({"method": "randommask"})], {"oneshot.scope": "layer"})
 
 
 # Whole runs

@@ -23,7 +23,7 @@ from feddst.methods import SignSGD, Votes
 from feddst.models import initial_model, make_module
 from feddst.options import updated
 from feddst.runtime import RunConfig, run
-from feddst.runtime.config import make_method, refuse_ineffective
+from feddst.runtime.config import config_of, make_method, refuse_ineffective
 from feddst.runtime.loop import Silent, play
 from feddst.runtime.metrics import Row
 from feddst.runtime.run import Run
@@ -135,7 +135,7 @@ def test_what_the_method_fixes_cannot_be_chosen() -> None:
     chosen = {"wire.values": "q4", "wire.feedback": True, "local.weigh_by": "images", "local.momentum": 0.5}
     for name, value in chosen.items():
         with pytest.raises(OptionError, match=f"{name} is fixed at .* by sign-sgd"):
-            refuse_ineffective(["sign-sgd"], {name: value})
+            refuse_ineffective([config_of({"method": "sign-sgd"})], {name: value})
     assert make_method(updated(RunConfig(), {"method": "sign-sgd"})).local.weigh_by == "equal"
 
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from feddst.core import Aggregator, Broadcast, InitialModel, ServerState, Tensors
 from feddst.data import Dataset
 from feddst.methods import FedAvgM
-from feddst.options import updated
 from feddst.runtime import RunConfig
+from feddst.runtime.config import config_of
 
 SMALL = {
     "rounds": 6,
@@ -77,6 +77,6 @@ def small_data() -> Dataset:
 def small_config() -> Callable[..., RunConfig]:
     def make(**changes: Any) -> RunConfig:
         named = {name.replace("__", "."): value for name, value in changes.items()}
-        return updated(RunConfig(), {**SMALL, **named})
+        return config_of({**SMALL, **named})
 
     return make

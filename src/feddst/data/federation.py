@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from feddst.core import ClientData, Examples
+from feddst.data.augmentation import augmented
 from feddst.data.config import DataConfig
-from feddst.data.copies import with_copies
 from feddst.data.dataset import Dataset, Pair, as_pair, name_of
 from feddst.data.partition import Indices, Partition, all_versions, count_classes, held_class_tests
 from feddst.errors import DataError
@@ -90,10 +90,10 @@ class Federation:
             tests = tuple(_as_indices(np.asarray(indices)) for indices in client_test)
         return cls(dataset, Partition(given, tests), f"{name}, {len(owned)} clients")
 
-    def with_copies(self, copies: int, shift_only: bool = False) -> "Federation":
-        """The same clients, who hold so many versions of each of their training images, as option data.copies says."""
-        DataConfig(copies=copies, shift_only=shift_only).check()
-        dataset = with_copies(self.dataset, copies, shift_only)
+    def augmented(self, versions: int, shift_only: bool = False) -> "Federation":
+        """The same clients, who hold so many versions of each training image, as option data.augmentation says."""
+        DataConfig(augmentation=versions, shift_only=shift_only).check()
+        dataset = augmented(self.dataset, versions, shift_only)
         if dataset is self.dataset:
             return self
         originals = [images[images < dataset.originals] for images in self.partition.train]

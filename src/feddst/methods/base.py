@@ -41,8 +41,7 @@ class Method(ABC):
     """A federated learning method.
 
     The fields of a method are groups of options (`local`, `sparsity`, `readjust`, …), shared by name with
-    every other method that has them. `pins` are options that a method fixes by definition. A method that
-    `accepts_partial` work averages what a straggler has after fewer epochs; the others leave stragglers out. One whose
+    every other method that has them. `pins` are options that a method fixes by definition. A method whose
     plans have clients keep something between rounds must say that it `keeps_state`. One that `reads_gradients` asks
     clients to report them, and must not get the largest alone: codecs that carry changes so are refused, and float16
     to one that `reads_squares`.
@@ -53,10 +52,14 @@ class Method(ABC):
     summary: ClassVar[str]
     card: ClassVar[Card]
     pins: ClassVar[Mapping[str, Any]] = {}
-    accepts_partial: ClassVar[bool] = False
     keeps_state: ClassVar[bool] = False
 
     local: LocalTraining = LocalTraining()
+
+    @property
+    def accepts_partial(self) -> bool:
+        """Whether what a straggler has after fewer epochs is averaged."""
+        return False
 
     @property
     def reads_gradients(self) -> bool:
@@ -67,6 +70,11 @@ class Method(ABC):
     def reads_squares(self) -> bool:
         """Whether they are asked for squared gradients, which are too small for float16."""
         return False
+
+    @classmethod
+    def idle(cls, values: Mapping[str, Any]) -> Mapping[str, str]:
+        """Options of its own, or groups, that do nothing with these values of options, each with what makes it so."""
+        return {}
 
     @abstractmethod
     def init(self, model: InitialModel, seed: int) -> ServerState:

@@ -15,7 +15,6 @@ from feddst.clients.steps import Growth, Readjust
 from feddst.core import Aggregator, ClientPlan, InitialModel, ServerState, Tensors, masked
 from feddst.errors import OptionError
 from feddst.methods.base import Card
-from feddst.methods.fedprox import FedProx
 from feddst.methods.layers import layers_of, stacked_in
 from feddst.methods.randommask import RandomMask
 from feddst.options import option
@@ -23,7 +22,7 @@ from feddst.sparsity import Timetable, prune_within
 
 
 @dataclass(frozen=True)
-class Ballot:
+class MaskMerge:
     """What the server makes of clients' masks that differ. The paper has the first of each."""
 
     grown: Literal["holders", "all"] = option(
@@ -54,7 +53,7 @@ class FedDST(RandomMask):
 
     readjust: Timetable = Timetable()
     growth: Growth = Growth()
-    ballot: Ballot = Ballot()
+    merge: MaskMerge = MaskMerge()
 
     def init(self, model: InitialModel, seed: int) -> ServerState:
         state = super().init(model, seed)
@@ -81,14 +80,14 @@ class FedDST(RandomMask):
 
     def aggregate(self, state: ServerState, total: Aggregator) -> ServerState:
         theta, extra = self.step(state, total)
-        scores = by_votes(theta, total.votes()) if self.ballot.keep == "most-held" else theta
+        scores = by_votes(theta, total.votes()) if self.merge.keep == "most-held" else theta
         masks = prune_within(scores, state.budgets, among=total.held(), held=state.masks)
         kept = self.forget(extra, masks)
         return state.next(params=masked(theta, masks), buffers=total.mean("buffers"), masks=masks, extra=kept)
 
-    def mean(self, state: ServerState, total: Aggregator, otherwise: Tensors | None = None) -> Tensors:
+    def mean(self, state: ServerState, total: Aggregator, otherwise: Tensors | None) -> Tensors:
         mean = super().mean(state, total, otherwise)
-        return mean if self.ballot.grown == "holders" else {**mean, **shrunk(mean, state, total)}
+        return mean if self.merge.grown == "holders" else {**mean, **shrunk(mean, state, total)}
 
     def check(self) -> None:
         super().check()
@@ -109,21 +108,3 @@ def by_votes(theta: Tensors, votes: Tensors) -> dict[str, Tensor]:
     """Numbers that order a layer's weights by votes, and where these are equal by size, which counts less than one."""
     sizes = {name: theta[name].abs().double() for name in votes}
     return {name: votes[name] + size / (1 + size) for name, size in sizes.items()}
-
-
-@dataclass(frozen=True)
-class FedDSTProx(FedProx, FedDST):
-    """FedDST whose clients train with FedProx's proximal term; growth looks at the task gradient alone."""
-
-    name: ClassVar[str] = "feddst+fedprox"
-    summary: ClassVar[str] = "FedDST with FedProx's proximal term in the clients' training"
-    card: ClassVar[Card] = replace(FedDST.card, paper="both")
-
-
-@dataclass(frozen=True)
-class RandomMaskProx(FedProx, RandomMask):
-    """RandomMask whose clients train with FedProx's proximal term."""
-
-    name: ClassVar[str] = "randommask+fedprox"
-    summary: ClassVar[str] = "RandomMask with FedProx's proximal term in the clients' training"
-    card: ClassVar[Card] = replace(RandomMask.card, paper="both")

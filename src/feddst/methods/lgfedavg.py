@@ -53,7 +53,8 @@ class LGFedAvg(FedAvgM):
 
     def init(self, model: InitialModel, seed: int) -> ServerState:
         marks = {_LOCAL + name: torch.tensor(True) for name in self.local_names(model)}
-        return replace(super().init(model, seed), extra=marks)
+        state = super().init(model, seed)
+        return replace(state, extra={**state.extra, **marks})
 
     def local_names(self, model: InitialModel) -> list[str]:
         """The parameters that come before the first shared layer's weight."""
@@ -73,8 +74,8 @@ class LGFedAvg(FedAvgM):
     def plan(self, state: ServerState, client: int) -> ClientPlan:
         return replace(super().plan(state, client), keep=_kept(state))
 
-    def step(self, state: ServerState, total: Aggregator) -> tuple[Tensors, Tensors]:
-        return {**state.params, **total.mean()}, state.extra
+    def mean(self, state: ServerState, total: Aggregator, otherwise: Tensors | None) -> Tensors:
+        return {**state.params, **total.mean()}
 
     def personal(self, state: ServerState, kept: ClientState) -> Tensors | None:
         return {**state.params, **kept.tensors}

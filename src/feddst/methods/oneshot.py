@@ -80,13 +80,14 @@ class OneShotPruning(RandomMask):
 
     def init(self, model: InitialModel, seed: int) -> ServerState:
         later = self.sparsity.budgets(model.layers) if self.oneshot.server_prunes else {}  # what `pruned_again` needs
+        extra = {f"later/{name}": torch.tensor(budget) for name, budget in later.items()}
         return ServerState(
             round=0,
             seed=seed,
             params=model.params,
             buffers=model.buffers,
             budgets=self.first_budgets(model.layers),
-            extra={f"later/{name}": torch.tensor(budget) for name, budget in later.items()},
+            extra={**self.server_step.fresh(model.params), **extra},
         )
 
     def first_budgets(self, layers: Sequence[Layer]) -> dict[str, int]:

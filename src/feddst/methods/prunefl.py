@@ -39,6 +39,7 @@ from feddst.core import (
     ClientPlan,
     InitialModel,
     ServerState,
+    Tensors,
     count_active,
     masked,
 )
@@ -138,12 +139,13 @@ class PruneFL(FedAvgM):
         times = self.times(model)
         constant = {"time": torch.tensor(times.constant, dtype=torch.float64)}
         each = {f"time/{name}": torch.tensor(t, dtype=torch.float64) for name, t in times.per_weight.items()}
+        state = super().init(model, seed)
         return replace(
-            super().init(model, seed),
+            state,
             round=0,
             masks={layer.name: torch.ones(layer.shape, dtype=torch.bool) for layer in model.layers},
             budgets=every_weight,
-            extra={**constant, **each},
+            extra={**state.extra, **constant, **each},
         )
 
     def times(self, model: InitialModel) -> LayerTimes:
@@ -191,6 +193,11 @@ class PruneFL(FedAvgM):
             budgets=count_active(masks),
             extra=self.forget(after.extra, masks),
         )
+
+    def step(self, state: ServerState, total: Aggregator) -> tuple[Tensors, Tensors]:
+        if self.prunefl.settles(state.round):
+            return total.mean(), state.extra  # the first client's weights are taken over
+        return super().step(state, total)
 
     def chosen(self, state: ServerState, after: ServerState, total: Aggregator) -> dict[str, Tensor]:
         """The new masks."""

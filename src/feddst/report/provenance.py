@@ -44,7 +44,7 @@ BUILT_IN = Provenance(network=False, data=False)
 def provenance(path: Path) -> Provenance:
     """Whose network and data the run in a directory was made with."""
     try:
-        trained = trained_in(path)
+        trained = trained_in(path, say=False)
     except FeddstError:
         return Provenance()  # no checkpoint yet, or none that can be read
     config = trained.config

@@ -246,7 +246,7 @@ class Run:
         else:
             self._recovery.note_use(before)
             after = self.method.aggregate(before, ended.total)
-            self.state = with_average(before, after, self.config.averaged)
+            self.state = with_average(before, after, self.config.ema)
         if not before.round and (line := emptied(self.state)):
             log.warning("%s", line)
         ended.note_movement(self.state.masks)

@@ -97,9 +97,9 @@ class RunDirectory:
         if self.exists():
             raise CheckpointError(f"{self.path} is not empty: resume what is there, or choose another directory")
 
-    def refuse_other(self, config: RunConfig) -> None:
+    def refuse_other(self, config: RunConfig, *, say: bool = False) -> None:
         """Raise unless the run here was begun with this config, apart from how far it goes."""
-        changed = differences(self.stored_config(), config)
+        changed = differences(self.stored_config(say=say), config)
         if changed:
             raise CheckpointError(f"{self.path} was begun with another config: {'; '.join(changed)}")
 
@@ -112,8 +112,8 @@ class RunDirectory:
             raise CheckpointError(f"cannot create {self.path}: {error.strerror or error}") from None
         self._write_config(config)
 
-    def stored_config(self) -> RunConfig:
-        """The config that the run here was begun with."""
+    def stored_config(self, *, say: bool = False) -> RunConfig:
+        """The config that the run here was begun with. With `say`, names of earlier versions in it are mentioned."""
         if not self.config.is_file():
             raise CheckpointError(f"{self.path} holds no run: {self.config.name} is missing{self._advice()}")
         with reading(self.config):
@@ -125,7 +125,7 @@ class RunDirectory:
             )
         stored = toml.read(self.config)
         try:
-            return stored_options(stored)
+            return stored_options(stored, str(self.config) if say else "")
         except OptionError as error:
             raise CheckpointError(f"{self.config}: {error}") from None
 
@@ -137,7 +137,7 @@ class RunDirectory:
 
     def reopen(self, config: RunConfig) -> None:
         """Go on here with `config`."""
-        self.refuse_other(config)
+        self.refuse_other(config, say=True)
         self.summary.unlink(missing_ok=True)
         self._write_config(config)
 

@@ -30,10 +30,11 @@ from feddst.engines.native.library import ISA_VARIABLE
 from feddst.errors import OptionError, TrainingError, WireError
 from feddst.methods import METHODS
 from feddst.models import initial_model, make_module
-from feddst.options import updated
 from feddst.runtime import RunConfig, run
+from feddst.runtime.config import config_of
 from feddst.runtime.loop import Silent
 from feddst.runtime.metrics import Row
+from feddst.runtime.old_names import METHODS as CROSSED
 from feddst.runtime.run import Run
 from feddst.runtime.storage import RunDirectory
 from feddst.wire import ClientResult, ClientTask, Message, Reference, decode_broadcast, decode_update, model_layout
@@ -95,7 +96,7 @@ SMALL: dict[str, Any] = {
 
 
 def config(**changes: Any) -> RunConfig:
-    return updated(RunConfig(), {**SMALL, **{name.replace("__", "."): value for name, value in changes.items()}})
+    return config_of({**SMALL, **{name.replace("__", "."): value for name, value in changes.items()}})
 
 
 OWN: dict[str, dict[str, Any]] = {
@@ -203,7 +204,7 @@ def play_beside(
     return played
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [*METHODS, *CROSSED])
 def test_every_method_gets_the_results_that_the_reference_gives(
     method: str, module: nn.Module, digits: Dataset, engines: tuple[ReferenceEngine, NativeEngine]
 ) -> None:
@@ -223,17 +224,17 @@ def test_every_method_gets_the_results_that_the_reference_gives(
     }.get(method, set())
 
 
-@pytest.mark.parametrize("method", ["fedavgm", "feddst+fedprox"])
+@pytest.mark.parametrize("options", [{"method": "fedavgm"}, {"method": "feddst", "proximal__mu": 1.0}])
 def test_every_instruction_set_trains_as_the_reference_does(
-    isa: str, method: str, module: nn.Module, digits: Dataset, engines: tuple[ReferenceEngine, NativeEngine]
+    isa: str, options: dict[str, Any], module: nn.Module, digits: Dataset, engines: tuple[ReferenceEngine, NativeEngine]
 ) -> None:
-    play_beside(config(method=method, readjust__every=1), module, digits, engines, rounds=2)
+    play_beside(config(**options, readjust__every=1), module, digits, engines, rounds=2)
 
 
 def test_stragglers_stop_where_the_reference_stops(
     module: nn.Module, digits: Dataset, engines: tuple[ReferenceEngine, NativeEngine]
 ) -> None:
-    options = config(method="feddst+fedprox", cohort__stragglers=0.7, local__epochs=4, readjust__every=1)
+    options = config(method="feddst", proximal__mu=1.0, cohort__stragglers=0.7, local__epochs=4, readjust__every=1)
     played = play_beside(options, module, digits, engines, rounds=2)
     assert {task.plan.local.epochs for tasks in played for task in tasks} > {4}
 
@@ -518,11 +519,15 @@ def untimed(rows: Sequence[Row]) -> list[Row]:
     return [replace(row, seconds=0.0) for row in rows]
 
 
-@pytest.mark.parametrize("method", ["feddst+fedprox", "lotteryfl"])
+@pytest.mark.parametrize(
+    "changes",
+    [{"method": "feddst", "proximal__mu": 1.0}, {"method": "lotteryfl", **OWN["lotteryfl"]}],
+    ids=["feddst", "lotteryfl"],
+)
 def test_a_resumed_run_is_bit_for_bit_the_unbroken_one(
-    method: str, tmp_path: Path, digits: Dataset, caplog: pytest.LogCaptureFixture
+    changes: dict[str, Any], tmp_path: Path, digits: Dataset, caplog: pytest.LogCaptureFixture
 ) -> None:
-    options = config(method=method, cohort__stragglers=0.5, **OWN.get(method, {}))
+    options = config(**changes, cohort__stragglers=0.5)
     whole = run(options, model=network, data=digits, out=tmp_path / "whole", watcher=Silent())
     run(options, model=network, data=digits, out=tmp_path / "part", watcher=StopAfter(2))
     rest = run(options, model=network, data=digits, out=tmp_path / "part", resume=True, watcher=Silent())
