@@ -2,7 +2,7 @@
 
     python scripts/fuzz_wire.py --count 200000 --out results/wire-fuzz.json
 
-Every case takes a valid answer to something a server asked (several networks, codecs, mask codes, packings), changes
+Every case takes a valid answer to a task that a server gave (several networks, codecs, mask codes, packings), changes
 it, and in most cases makes the checksum agree again, so that what lies behind the checksum is reached. Decoding must
 raise `WireError` or give an update of exactly the right shapes, formats, mask budgets and range; anything else is a
 failure, and so is needing more than twice the model's own memory. Case i of a seed is the same on every machine.
@@ -40,6 +40,7 @@ from feddst.clients.steps import Growth, Readjust, Report
 from feddst.core import (
     Broadcast,
     ClientPlan,
+    Examples,
     LocalTraining,
     Masks,
     Tensors,
@@ -53,12 +54,12 @@ from feddst.errors import WireError
 from feddst.methods import FedDST
 from feddst.models import ModelConfig, initial_model, make_module, network
 from feddst.sparsity import Sparsity
-from feddst.wire import Asked, Reference, WireConfig, decode_update, encode_update, general_codecs
+from feddst.wire import ClientTask, Message, Reference, WireConfig, decode_update, encode_update, general_codecs
 from feddst.wire.codecs import codec_coded
 from feddst.wire.header import Header, Kind, Packing
 from feddst.wire.masks import MaskCode, MaskStyle, encode_masks
 from feddst.wire.payload import join, split
-from feddst.wire.update import LARGEST_TERM
+from feddst.wire.update import LARGEST_TERM, answer_layout
 
 ROUND, WEIGHT, LARGEST_WEIGHT = 7, 60, 600
 STYLES: tuple[MaskStyle, ...] = ("difference", "positions", "bitmap")
@@ -66,6 +67,11 @@ MEMORY_LIMIT, MEMORY_EXTRA = 2.0, 64 * 1024
 """How many times the memory of what was asked for decoding may need beside the payload, and bytes on top of that."""
 MEASURED = 20
 """Memory is measured in one of so many cases, and in every case of the paper's network."""
+ANSWERED = WireConfig(mask="positions", max_change=0.0)
+"""However far an answer is, and with as much room for a mask as there can be: checks by content are to be reached."""
+CODEC_NAMES = {codec.code: name for name, codec in wire.CODECS.items()}
+AS_CLAIMED = 0.95
+"""Share of the cases in which the codec that a payload claims to have is the one that was asked for."""
 PAPER = "mnist-cnn"
 LARGE_SHARE = 0.1
 """Share of the cases that are for the paper's network."""
@@ -76,22 +82,30 @@ LARGE_SHARE = 0.1
 
 @dataclass(frozen=True)
 class Target:
-    """Something that a server asked for, and valid answers to it."""
+    """A task that a server gave, and valid answers to it, whichever way it was to be answered."""
 
     name: str
-    asked: Asked
+    task: ClientTask
     answers: tuple[bytes, ...]
+
+    def asking_for(self, payload: bytes) -> ClientTask:
+        """The task, where the value codec that a payload claims to have was asked for, if there is such a codec.
+
+        So what lies behind that check is reached.
+        """
+        name = CODEC_NAMES.get(payload[7]) if len(payload) > 7 else None
+        return self.task if name is None else replace(self.task, wire=replace(self.task.wire, values=name))
 
     @property
     def model_bytes(self) -> int:
         """The memory of the model alone."""
-        sent = self.asked.reference.broadcast
+        sent = self.task.sent.broadcast
         return sum(value.nbytes for value in [*sent.params.values(), *sent.buffers.values()])
 
     @property
     def asked_bytes(self) -> int:
         """The memory of all that was asked for if nothing of it were masked: the model, and what is reported of it."""
-        return sum(field.size * field.dtype.itemsize for field in self.asked.layout.fields)
+        return sum(field.size * field.dtype.itemsize for field in answer_layout(self.task).fields)
 
 
 def all_targets() -> tuple[list[Target], list[Target]]:
@@ -136,27 +150,27 @@ def _small_targets() -> Iterator[Target]:
 
 def _target(name: str, params: Tensors, buffers: Tensors, masks: Masks, plan: ClientPlan) -> Target:
     sent = Broadcast(ROUND, masked(params, masks), buffers, masks)
-    asked = Asked(Reference(sent), plan, client=3, largest_weight=LARGEST_WEIGHT)
+    data = Examples(labels=torch.zeros(LARGEST_WEIGHT, dtype=torch.int64))
+    task = ClientTask(3, 1, plan, Message().read_as(Reference(sent)), data, wire=ANSWERED)
     answers = tuple(
-        encode_update(
-            _answer(asked, moves), asked.reference, plan, WireConfig(codec, "float32", style, packing), _draws()
-        )
+        encode_update(_answer(task, moves), replace(task, wire=WireConfig(codec, "float32", style, packing)))
         for codec in general_codecs()
         for moves in ((False, True) if plan.step(Readjust) is not None else (False,))
         for style in (STYLES if moves else STYLES[:1])
         for packing in (("plain", "deflate") if style == "difference" else ("plain",))
     )
+    target = Target(name, task, answers)
     for payload in answers:  # what is worked out once is worked out now
-        decode_update(payload, asked)
-    return Target(name, asked, answers)
+        decode_update(payload, target.asking_for(payload))
+    return target
 
 
-def _answer(asked: Asked, moves: bool) -> Update:
-    sent, plan = asked.reference.broadcast, asked.plan
+def _answer(task: ClientTask, moves: bool) -> Update:
+    sent, plan = task.sent.broadcast, task.plan
     masks = _moved(sent.masks, _draws()) if moves else sent.masks
     params = {name: value + 0.1 for name, value in sent.params.items() if plan.train and name not in plan.keep}
     return Update(
-        client=asked.client,
+        client=task.client,
         round=ROUND,
         weight=WEIGHT,
         params=packed(params, positions_of(masks)),
@@ -232,7 +246,7 @@ def sealed(payload: bytearray) -> bytes:
 
 
 def draft_of(target: Target, payload: bytes) -> Draft:
-    sections = split(payload, target.asked.layout, Kind.UPDATE)
+    sections = split(payload, answer_layout(target.task), Kind.UPDATE)
     return Draft(target, sections.header, bytes(sections.mask), bytes(sections.buffers), bytes(sections.values))
 
 
@@ -277,7 +291,7 @@ def change_codec(draft: Draft, rng: random.Random) -> None:
 def change_code(draft: Draft, rng: random.Random) -> None:
     """Another mask code, with the reference that goes with it."""
     code = rng.choice([MaskCode.SAME, MaskCode.BITMAP, MaskCode.POSITIONS, MaskCode.DIFFERENCE])
-    name = draft.target.asked.reference.mask_name if code in (MaskCode.SAME, MaskCode.DIFFERENCE) else 0
+    name = draft.target.task.sent.mask_name if code in (MaskCode.SAME, MaskCode.DIFFERENCE) else 0
     draft.header = replace(draft.header, mask=code, reference=name)
     if code is MaskCode.SAME:
         draft.mask = b""
@@ -285,8 +299,8 @@ def change_code(draft: Draft, rng: random.Random) -> None:
 
 def other_mask(draft: Draft, rng: random.Random) -> None:
     """A well-formed section of another mask: within its budgets or not, or of layers that have none."""
-    asked = draft.target.asked
-    sent = asked.reference.broadcast
+    task = draft.target.task
+    sent, layout = task.sent.broadcast, answer_layout(task)
     draws = np.random.default_rng(rng.randrange(2**32))
     masks = _moved(sent.masks, draws, more=rng.choice([0, 0, 0, -1, 1, 10**9]))
     if rng.random() < 0.2:
@@ -294,11 +308,11 @@ def other_mask(draft: Draft, rng: random.Random) -> None:
         masks[name] = torch.from_numpy(np.asarray(draws.random(tuple(sent.params[name].shape)) < 0.5))
     elif rng.random() < 0.2 and masks:
         del masks[rng.choice(list(masks))]
-    code, draft.mask = encode_masks(masks, asked.layout, rng.choice(STYLES), sent.masks)
-    name_of = asked.reference.mask_name if code in (MaskCode.SAME, MaskCode.DIFFERENCE) else 0
+    code, draft.mask = encode_masks(masks, layout, rng.choice(STYLES), sent.masks)
+    name_of = task.sent.mask_name if code in (MaskCode.SAME, MaskCode.DIFFERENCE) else 0
     draft.header = replace(draft.header, mask=code, reference=name_of, packing=Packing.PLAIN)
     own = {**sent.masks, **masks}
-    counts = [int(own[f.name].sum()) if f.group == "params" and f.name in own else f.size for f in asked.layout.coded]
+    counts = [int(own[f.name].sum()) if f.group == "params" and f.name in own else f.size for f in layout.coded]
     draft.values = _of_size(draft.values, codec_coded(draft.header.values).size(counts), rng)
 
 
@@ -394,10 +408,10 @@ def damaged(data: bytes, rng: random.Random, *, resize: bool = True) -> bytes:
 
 
 def _counts(draft: Draft) -> list[int]:
-    masks = draft.target.asked.reference.broadcast.masks
+    masks = draft.target.task.sent.broadcast.masks
     return [
         int(masks[f.name].sum()) if f.group == "params" and f.name in masks else f.size
-        for f in draft.target.asked.layout.coded
+        for f in answer_layout(draft.target.task).coded
     ]
 
 
@@ -410,9 +424,10 @@ def _of_size(data: bytes, size: int, rng: random.Random) -> bytes:
 
 @dataclass(frozen=True)
 class Case:
-    """A payload for a target, and what was done to make it."""
+    """A payload as an answer to a task of a target, and what was done to make it."""
 
     target: Target
+    task: ClientTask
     payload: bytes
     changes: tuple[str, ...]
 
@@ -422,12 +437,19 @@ def make_case(seed: int, index: int, large: Sequence[Target], small: Sequence[Ta
     rng = random.Random(f"{seed} {index}")
     target = rng.choice(large if rng.random() < LARGE_SHARE else small)
     answer = rng.choice(target.answers)
+    payload, changes = _changed(target, answer, rng)
+    task = target.asking_for(payload if rng.random() < AS_CLAIMED else answer)
+    return Case(target, task, payload, changes)
+
+
+def _changed(target: Target, answer: bytes, rng: random.Random) -> tuple[bytes, tuple[str, ...]]:
+    """A payload made of an answer, and what was done to make it."""
     what = rng.random()
     if what < 0.02:
-        return Case(target, rng.randbytes(rng.choice([0, 10, 47, 48, 100, 5000])), ("random",))
+        return rng.randbytes(rng.choice([0, 10, 47, 48, 100, 5000])), ("random",)
     if what < 0.15:
         raw = damaged(answer, rng) if rng.random() < 0.8 else answer + rng.choice(target.answers)
-        return Case(target, raw, ("unsealed",))
+        return raw, ("unsealed",)
     draft = draft_of(target, answer)
     changes = rng.choices(list(CHANGES), list(CHANGES.values()), k=rng.choice([1, 1, 1, 2, 3]))
     for change in changes:
@@ -435,13 +457,13 @@ def make_case(seed: int, index: int, large: Sequence[Target], small: Sequence[Ta
     payload = draft.payload()
     if rng.random() < 0.05:
         payload = sealed(bytearray(damaged(payload, rng)))
-    return Case(target, payload, tuple(change.__name__ for change in changes))
+    return payload, tuple(change.__name__ for change in changes)
 
 
-def fault_of(update: Update, asked: Asked) -> str | None:
+def fault_of(update: Update, task: ClientTask) -> str | None:
     """What is wrong with an update that was let through."""
-    sent, layout = asked.reference.broadcast, asked.layout
-    if not (1 <= update.weight <= LARGEST_WEIGHT and update.round == ROUND and update.client == asked.client):
+    sent, layout = task.sent.broadcast, answer_layout(task)
+    if not (1 <= update.weight <= LARGEST_WEIGHT and update.round == ROUND and update.client == task.client):
         return f"weight {update.weight}, round {update.round}, client {update.client}"
     masks = sent.masks if update.masks is None else update.masks
     for name, mask in masks.items():
@@ -449,7 +471,7 @@ def fault_of(update: Update, asked: Asked) -> str | None:
             return f"the mask of {name} is {mask.dtype} {tuple(mask.shape)}"
     if masks.keys() != sent.masks.keys():
         return f"masks for {list(masks)}"
-    if update.masks is not None and (fault := _budget_fault(masks, asked)):
+    if update.masks is not None and (fault := _budget_fault(masks, task)):
         return fault
     expected: dict[str, dict[str, tuple[tuple[int, ...], torch.dtype]]] = {"params": {}, "buffers": {}}
     for f in layout.fields:
@@ -468,12 +490,12 @@ def fault_of(update: Update, asked: Asked) -> str | None:
     return None
 
 
-def _budget_fault(masks: Masks, asked: Asked) -> str | None:
-    orders, sent = asked.plan.step(Readjust), asked.reference.broadcast
+def _budget_fault(masks: Masks, task: ClientTask) -> str | None:
+    orders, sent = task.plan.step(Readjust), task.sent.broadcast
     for name, mask in masks.items():
         kept, held = int(mask.sum()), int(sent.masks[name].sum())
         left, entered = int((sent.masks[name] & ~mask).sum()), int((mask & ~sent.masks[name]).sum())
-        if orders is None or name in asked.plan.keep:
+        if orders is None or name in task.plan.keep:
             allowed = not bool((mask ^ sent.masks[name]).any())
         else:
             short = orders.growth.grow_from == "any"
@@ -572,14 +594,14 @@ class Tally:
 def run_case(case: Case, report: Tally, *, measure: bool) -> None:
     """Decode one case and judge it, with its memory where that is measured."""
     report.cases[case.target.name] += 1
-    asked, update, meter = case.target.asked, None, Meter()
+    update, meter = None, Meter()
     try:
         if measure:
             with meter:
-                update = decode_update(case.payload, asked)
+                update = decode_update(case.payload, case.task)
         else:
-            update = decode_update(case.payload, asked)
-        fault = fault_of(update, asked)
+            update = decode_update(case.payload, case.task)
+        fault = fault_of(update, case.task)
     except WireError as error:
         fault = None
         report.reasons[normalised(str(error))] += 1
@@ -605,8 +627,9 @@ _NAMES = "conv1|conv2|fc1|fc2|conv|fc|bias|mean|seen|on|empty|one|scalar|all|non
 
 
 def normalised(reason: str) -> str:
-    """A reason without its numbers, and without the names of tensors."""
+    """A reason without its numbers, and without the names of tensors and codecs."""
     reason = re.sub(r"begins with .*", "begins with …", reason)
+    reason = re.sub(r"asked for was \w+", "asked for was another", reason)
     reason = re.sub(
         rf"\b(?:{_NAMES})(?:\.(?:weight|bias))?(?= (?:comes|keeps|where|of|holds|is boolean))", "TENSOR", reason
     )
@@ -627,7 +650,7 @@ def fuzz(count: int, seed: int, say: Callable[[Tally], None] = lambda report: No
 def _fuzz(count: int, seed: int, say: Callable[[Tally], None]) -> Tally:
     large, small = all_targets()
     with Meter():  # the first time takes longer, and memory of its own
-        decode_update(small[0].answers[0], small[0].asked)
+        decode_update(small[0].answers[0], small[0].asking_for(small[0].answers[0]))
     untouched = [_checksum(target) for target in [*large, *small]]
     report, last = Tally(), time.monotonic()
     for index in range(count):
@@ -646,7 +669,7 @@ def _fuzz(count: int, seed: int, say: Callable[[Tally], None]) -> Tally:
 
 def _checksum(target: Target) -> int:
     """Of all that the server holds to decode against."""
-    reference, checksum = target.asked.reference, 0
+    reference, checksum = target.task.sent, 0
     for group in (reference.broadcast.params, reference.values, reference.broadcast.buffers, reference.broadcast.masks):
         for value in group.values():
             checksum = zlib.crc32(value.reshape(-1).contiguous().view(torch.uint8).numpy().tobytes(), checksum)

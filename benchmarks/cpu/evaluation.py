@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from benchmarks.cpu.jobs import Case, CpuJob
-from feddst.engines import AnyEngine, Exam, make_engine
+from feddst.engines import Engine, EvalTask, make_engine
 from feddst.engines.select import EngineConfig
 from feddst.stopwatch import Timing
 
@@ -37,19 +37,19 @@ def evaluation_rows(job: CpuJob, cases: Sequence[Case], turns: int, workers: int
         return [_row(job, case, turns, native, reference) for case in cases]
 
 
-def _row(job: CpuJob, case: Case, turns: int, native: AnyEngine, reference: AnyEngine) -> EvaluationRow:
+def _row(job: CpuJob, case: Case, turns: int, native: Engine, reference: Engine) -> EvaluationRow:
     state = job.initial(case)
-    exam = Exam(state.params, state.buffers)
-    seconds = [(_seconds(native, exam), _seconds(reference, exam)) for _ in range(1 + turns)][1:]
+    task = EvalTask(state.params, state.buffers)
+    seconds = [(_seconds(native, task), _seconds(reference, task)) for _ in range(1 + turns)][1:]
     ours, theirs = (Timing(statistics.median(some), min(some), turns) for some in zip(*seconds, strict=True))
     return EvaluationRow(job.name, case, len(job.federation.dataset.test_labels), ours, theirs)
 
 
-def _seconds(engine: AnyEngine, exam: Exam) -> float:
+def _seconds(engine: Engine, task: EvalTask) -> float:
     began = time.perf_counter()
-    engine.evaluate([exam])
+    engine.evaluate([task])
     return time.perf_counter() - began
 
 
-def _engine(job: CpuJob, config: EngineConfig) -> AnyEngine:
+def _engine(job: CpuJob, config: EngineConfig) -> Engine:
     return make_engine(config, job.module, job.federation.dataset)

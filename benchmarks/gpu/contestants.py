@@ -58,23 +58,23 @@ class Ours:
         self._job = job
         self._flat = Flat({name: tuple(value.shape[1:]) for name, value in job.params.items()})
         self._trainer = make_trainer(job, self._flat)
-        self._stage = self._trainer.stage(job.models)
-        for name, view in self._flat.views(self._stage.masks).items():
+        self._stack = self._trainer.stack(job.models)
+        for name, view in self._flat.views(self._stack.masks).items():
             view.copy_(job.masks.get(name, torch.ones_like(view)))
         self.reset()
 
     def reset(self) -> None:
-        for name, view in self._flat.views(self._stage.theta).items():
+        for name, view in self._flat.views(self._stack.theta).items():
             view.copy_(self._job.params[name])
-        self._stage.received.copy_(self._stage.theta)
-        self._stage.velocity.zero_()
+        self._stack.received.copy_(self._stack.theta)
+        self._stack.velocity.zero_()
 
     def steps(self, count: int) -> None:
         lengths = np.full((count, self._job.models), self._job.images, dtype=np.int64)
-        self._trainer.epochs(self._stage, Lockstep(self._job.index[:count], lengths), LOCAL, 0.0)
+        self._trainer.epochs(self._stack, Lockstep(self._job.index[:count], lengths), LOCAL, 0.0)
 
     def weights(self) -> dict[str, Tensor]:
-        return {name: view.clone() for name, view in self._flat.views(self._stage.theta).items()}
+        return {name: view.clone() for name, view in self._flat.views(self._stack.theta).items()}
 
 
 class Eager:

@@ -5,7 +5,7 @@ They are in a process of their own, so that neither their memory nor their time 
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from multiprocessing.connection import Connection
 
 import numpy as np
@@ -16,30 +16,21 @@ from torch import Tensor
 from benchmarks.scale.cases import IMAGES, Case
 from feddst.clients.exchange import layout_of
 from feddst.clients.steps import Readjust
-from feddst.core import ClientPlan, Masks, Update, generator, positions_of
-from feddst.wire import Inbox, Layout, WireConfig, encode_update
+from feddst.core import Masks, Update, generator, positions_of
+from feddst.wire import BroadcastDecoder, ClientTask, Layout, encode_update
 
 STEP = 0.01
 """The standard deviation of a change."""
 
 
-@dataclass(frozen=True)
-class News:
-    """What all clients of a round are sent and told."""
-
-    payload: bytes
-    plan: ClientPlan
-    wire: WireConfig
-
-
 def answer_questions(case: Case, pipe: Connection) -> None:
-    """Hear news, and answer lists of clients with their payloads, one after another, until nobody asks any more."""
+    """Take one task of a round, and answer lists of clients with their payloads, until nobody asks any more."""
     torch.set_num_threads(1)
     clients = MadeUpClients(layout_of(case.module()), case.seed)
     with suppress(EOFError):
         while True:
             asked = pipe.recv()
-            if isinstance(asked, News):
+            if isinstance(asked, ClientTask):
                 clients.hear(asked)
             else:
                 for client in asked:
@@ -54,10 +45,10 @@ class MadeUpClients:
         self._seed = seed
         self._held = b""
 
-    def hear(self, news: News) -> None:
-        """A broadcast has come, with orders."""
-        self._work, self._wire = news.plan, news.wire
-        self._sent = Inbox(self._layout).open(news.payload, self._held)
+    def hear(self, task: ClientTask) -> None:
+        """A broadcast has come; all clients are asked what this one is."""
+        self._sent = BroadcastDecoder(self._layout).read(task.message.payload, self._held)
+        self._task = task.read_as(self._sent)
         self._held = self._sent.bitmap
         draws = generator(self._seed, "made-up changes", self._sent.broadcast.round)
         flat = {name: mask.numpy().reshape(-1) for name, mask in self._sent.broadcast.masks.items()}
@@ -70,15 +61,13 @@ class MadeUpClients:
 
     def answer(self, client: int) -> bytes:
         """A client's payload."""
-        update = self.update(client)
-        draws = generator(self._seed, "made-up rounding", update.round, client)
-        return encode_update(update, self._sent, self._work, self._wire, draws)
+        return encode_update(self.update(client), replace(self._task, client=client))
 
     def update(self, client: int) -> Update:
         """The same before it is written."""
-        sent, orders = self._sent, self._work.step(Readjust)
+        sent, readjust = self._sent, self._task.plan.step(Readjust)
         draws = generator(self._seed, "a made-up update", sent.broadcast.round, client)
-        masks = None if orders is None else self._moved(orders.drop, draws)
+        masks = None if readjust is None else self._moved(readjust.drop, draws)
         before = sent.values_under(sent.positions if masks is None else positions_of(masks))
         params = {name: value + self._change(value, draws) for name, value in before.items()}
         return Update(client, sent.broadcast.round, IMAGES, params, dict(sent.broadcast.buffers), masks)

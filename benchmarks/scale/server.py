@@ -11,20 +11,26 @@ from flwr.app import Message
 from flwr.clientapp import ClientApp
 
 from benchmarks.scale.cases import IMAGES, Case
-from benchmarks.scale.clients import News
 from benchmarks.scale.memory import forget_peak, peak, resident, tidy
 from benchmarks.wire.updates import SHAPES
 from feddst.clients.reproducible import reproducible
-from feddst.clients.task import Failure, Reply
-from feddst.core import ClientState
-from feddst.data import Roster
+from feddst.data import RemoteFederation
 from feddst.engines.base import Evaluation
 from feddst.errors import TrainingError
 from feddst.flower.config import FlowerConfig
 from feddst.flower.engine import FlowerEngine
 from feddst.flower.inprocess import InProcessGrid
-from feddst.flower.messages import HELLO, WORK, Introduction, introduction_letter, read_work, reply_letter
+from feddst.flower.messages import (
+    HELLO,
+    TRAIN,
+    Introduction,
+    answer_message,
+    introduction_message,
+    read_task_message,
+)
+from feddst.runtime.loop import SharedRound, Silent
 from feddst.runtime.run import Run
+from feddst.wire import ClientResult
 
 WARMING = 3
 """Clients in the rounds that are played before anything is measured."""
@@ -34,7 +40,7 @@ WARMING = 3
 class Lap:
     """Seconds of a core that one round took the server.
 
-    `opening`: who takes part, the broadcast, orders. `sending`: letters. `fetching`: answers, as Flower's messages.
+    `opening`: who takes part, the broadcast, tasks. `sending`: messages. `fetching`: answers, as Flower's messages.
     `adding`: decoding, checking and adding up. `closing`: the new model, and the round's row. The clients' own are in
     none of these.
     """
@@ -89,7 +95,7 @@ class ClientsGrid(InProcessGrid):
         self.pulled: float | None = None
 
     def begin_round(self) -> None:
-        """The next letter has another broadcast than the last, and all after it have the same."""
+        """The next message has another broadcast than the last, and all after it have the same."""
         self._told, self.elsewhere, self.pulled = False, 0.0, None
 
     def get_node_ids(self) -> Iterable[int]:
@@ -100,27 +106,26 @@ class ClientsGrid(InProcessGrid):
         if self.pulled is None:
             self.pulled = began
         names = list(message_ids)
-        self._ask([letter for name in names if (letter := self._waiting.get(name)) is not None])
+        self._ask([message for name in names if (message := self._waiting.get(name)) is not None])
         self.elsewhere += time.thread_time() - began
         return super().pull_messages(names)
 
-    def _ask(self, letters: Sequence[Message]) -> None:
-        """Have the answers to these letters made, in their order."""
-        work = [letter for letter in letters if letter.metadata.message_type == WORK]
-        if work and not self._told:
-            orders, payload = read_work(work[0])
-            self._pipe.send(News(payload, orders.plan, orders.wire))
+    def _ask(self, messages: Sequence[Message]) -> None:
+        """Have the answers to these messages made, in their order."""
+        tasks = [message for message in messages if message.metadata.message_type == TRAIN]
+        if tasks and not self._told:
+            self._pipe.send(read_task_message(tasks[0])[1])
             self._told = True
-        if work:
-            self._pipe.send([letter.metadata.dst_node_id - 1 for letter in work])
+        if tasks:
+            self._pipe.send([message.metadata.dst_node_id - 1 for message in tasks])
 
     def _carry(self, message: Message, deliver: object) -> Message:
         if message.metadata.message_type == HELLO:
-            return introduction_letter(message, Introduction(message.metadata.dst_node_id - 1, IMAGES))
+            return introduction_message(message, Introduction(message.metadata.dst_node_id - 1, IMAGES))
         began = time.thread_time()
         answer = self._pipe.recv_bytes()
         self.elsewhere += time.thread_time() - began
-        return reply_letter(message, Reply(answer, ClientState(), 1.0))
+        return answer_message(message, ClientResult(answer, loss=1.0))
 
 
 class Server:
@@ -129,8 +134,8 @@ class Server:
     def __init__(self, case: Case, pipe: Connection) -> None:
         shape, classes = SHAPES[case.network]
         images: dict[int, int] = {}
-        roster = Roster(torch.zeros(1, *shape), classes, case.clients, images)
-        self.run = Run(case.config(), roster, case.module(), strangers=True)
+        federation = RemoteFederation(torch.zeros(1, *shape), classes, case.clients, images)
+        self.run = Run(case.config(), federation, case.module(), untrusted=True)
         self._grid = ClientsGrid(case.clients, pipe)
         self._engine = FlowerEngine(
             self._grid,
@@ -146,30 +151,32 @@ class Server:
 
     def round(self) -> Lap:
         """Play a round; raises if it has not every client's update in it."""
-        grid, adding = self._grid, 0.0
+        grid = self._grid
         grid.begin_round()
-
-        def receive(place: int, reply: Reply | Failure) -> bool:
-            nonlocal adding
-            before = time.thread_time()
-            used = self.run.receive(place, reply)
-            adding += time.thread_time() - before
-            return used
-
         began = time.thread_time()
-        assignments = self.run.open_round()
+        step = _TimedStep([self.run])
         opened = time.thread_time()
-        self._engine.train(assignments, receive)
-        del assignments
+        self._engine.run(step.tasks, step)
         trained = time.thread_time()
-        self.run.close_round()
-        row = self.run.record([])
+        step.close(self._engine, Silent())
         closed = time.thread_time()
-        if row.clients != grid.clients:
-            raise TrainingError(f"{row.clients} of {grid.clients} made-up updates were used")
+        if (used := self.run.rows[-1].clients) != grid.clients:
+            raise TrainingError(f"{used} of {grid.clients} made-up updates were used")
         pulled = trained if grid.pulled is None else grid.pulled
-        fetching = trained - pulled - adding - grid.elsewhere
-        return Lap(opened - began, pulled - opened, fetching, adding, closed - trained)
+        fetching = trained - pulled - step.adding - grid.elsewhere
+        return Lap(opened - began, pulled - opened, fetching, step.adding, closed - trained)
+
+
+class _TimedStep(SharedRound):
+    """A round that notes how many seconds of a core decoding, checking and adding up take."""
+
+    adding = 0.0
+
+    def result(self, index: int, result: ClientResult) -> bool:
+        before = time.thread_time()
+        used = super().result(index, result)
+        self.adding += time.thread_time() - before
+        return used
 
 
 def measure_case(case: Case, pipe: Connection) -> Measured:

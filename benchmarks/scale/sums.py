@@ -3,25 +3,21 @@
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import TypeVar
 
 import torch
 
-from benchmarks.scale.cases import IMAGES, Case
-from benchmarks.scale.clients import News
+from benchmarks.scale.cases import Case
 from benchmarks.scale.core_time import core_time
 from benchmarks.scale.flower import FlowerCosts, flower_costs
 from benchmarks.scale.server import Server
-from feddst.clients.exchange import layout_of
 from feddst.clients.reproducible import reproducible
-from feddst.clients.task import Assignment, Reply
-from feddst.core import ClientState, Masks, SparseSum, Tensors, Update
+from feddst.core import Examples, Masks, SparseSum, Tensors, Update
 from feddst.errors import TrainingError
-from feddst.flower.messages import reply_letter, work_letter
-from feddst.flower.orders import Orders
-from feddst.wire import Asked, decode_reference, decode_update
+from feddst.flower.messages import answer_message, task_message
+from feddst.wire import ClientResult, ClientTask, decode_update
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -54,17 +50,16 @@ def measure_sums(case: Case, pipe: Connection) -> SumRow:
     """Decode and add the answers of a case's clients; raises if sums of parts do not merge to the same bits."""
     torch.set_num_threads(1)
     with reproducible():
-        assignments = Server(case, pipe).run.open_round()
-        first = assignments[0]
-        pipe.send(News(first.parcel.payload, first.plan, first.wire))
-        pipe.send([one.client for one in assignments])
-        payloads = [pipe.recv_bytes() for _ in assignments]
-        reference = decode_reference(first.parcel.payload, layout_of(case.module()))
+        server = Server(case, pipe)
+        tasks = server.run.open_round()
+        first, reference = tasks[0], tasks[0].sent
+        pipe.send(replace(first, data=Examples()))
+        pipe.send([task.client for task in tasks])
+        payloads = [pipe.recv_bytes() for _ in tasks]
         masks = reference.broadcast.masks
 
         def decode(number: int) -> Update:
-            asked = Asked(reference, first.plan, assignments[number].client, IMAGES, first.wire)
-            return decode_update(payloads[number], asked)
+            return decode_update(payloads[number], tasks[number])
 
         whole = SparseSum(masks, reference.positions)
         decoding, updates = _each(decode, range(len(payloads)))
@@ -110,10 +105,10 @@ def same(one: Tensors, other: Tensors) -> bool:
     return one.keys() == other.keys() and all(torch.equal(value, other[name]) for name, value in one.items())
 
 
-def _flower(first: Assignment, payload: bytes) -> FlowerCosts:
-    letter = work_letter(1, first.parcel.payload, Orders("scale", 0, 0, first.plan, first.wire), 60.0)
-    letter.metadata.__dict__["_message_id"] = "letter"
-    return flower_costs(letter, reply_letter(letter, Reply(payload, ClientState(), 1.0)))
+def _flower(first: ClientTask, payload: bytes) -> FlowerCosts:
+    message = task_message(1, "scale", first, 60.0)
+    message.metadata.__dict__["_message_id"] = "message"
+    return flower_costs(message, answer_message(message, ClientResult(payload, loss=1.0)))
 
 
 def _each(action: Callable[[T], S], things: Sequence[T]) -> tuple[float, list[S]]:

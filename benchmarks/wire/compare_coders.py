@@ -28,10 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.wire.entropy import choice_bits, entropy, levels_of, value_bits
-from benchmarks.wire.updates import Exchange, NetworkName, exchange
+from benchmarks.wire.updates import Exchange, NetworkName, answered, exchange
 from benchmarks.wire.values import value_section
-from feddst.clients.reference import train_client
-from feddst.clients.task import Job
 from feddst.data import federate
 from feddst.methods import FedDST
 from feddst.models import initial_model, make_module, network
@@ -39,7 +37,7 @@ from feddst.runtime import RunConfig
 from feddst.runtime.machine import commit, machine
 from feddst.sparsity import Sparsity, Timetable
 from feddst.stopwatch import one_thread, timed
-from feddst.wire import CODECS, Reference
+from feddst.wire import CODECS, ClientTask, Message, Reference
 from feddst.wire.bits import BitReader, pack, read_sets, write_sets
 from feddst.wire.quantise import Quantiser
 
@@ -134,9 +132,9 @@ def _on_digits(alpha: float) -> Exchange:
     module = make_module(lambda: network(config.model, data.input_shape, data.num_classes), seed=0)
     method = FedDST(sparsity=Sparsity(level=LEVEL), readjust=Timetable(alpha=alpha, every=1, decay="constant"))
     state = method.init(initial_model(module), seed=0)
-    sent, plan = method.broadcast(state), method.plan(state, 0)
-    update = train_client(module, Job(0, 0, sent, plan, *federation.client_data(0))).update
-    return Exchange("mnist-cnn", LEVEL, Reference(sent), plan, update)
+    message = Message().read_as(Reference(method.broadcast(state, 0)))
+    task = ClientTask(0, 0, method.plan(state, 0), message, federation.data_of(0).load())
+    return answered("mnist-cnn", LEVEL, module, task)
 
 
 def _whole(sent: Exchange) -> Sets:

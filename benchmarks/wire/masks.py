@@ -50,7 +50,7 @@ def difference_row(exchanged: Exchange, alpha: float) -> DifferenceRow:
     """How the mask of a readjusted update travels."""
     old, new = exchanged.sent, exchanged.update.masks or exchanged.sent
     moved = [_moved(old, new, name) for name in old]
-    code, section = encode_masks(new, exchanged.asked.layout, "difference", old)
+    code, section = encode_masks(new, exchanged.layout, "difference", old)
     bits = sum(
         choice_bits(kept, leaving) + choice_bits(size - kept, entering) for size, kept, leaving, entering in moved
     )

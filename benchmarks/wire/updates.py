@@ -7,15 +7,16 @@ from typing import Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from feddst.clients.client import finished
 from feddst.clients.reference import train_client
-from feddst.clients.task import Job
-from feddst.core import ClientPlan, LocalTraining, Masks, Update, generator, positions_of, unpacked
+from feddst.core import Examples, LocalTraining, Masks, Update, generator, positions_of, unpacked
 from feddst.methods import FedDST
 from feddst.models import ModelConfig, initial_model, make_module, network
 from feddst.sparsity import Sparsity, Timetable
-from feddst.wire import LARGEST_WEIGHT, Asked, Reference
+from feddst.wire import ClientTask, Layout, Message, Reference
+from feddst.wire.update import answer_layout
 
 NetworkName = Literal["mnist-cnn", "cifar10-cnn", "cifar100-cnn", "resnet18"]
 
@@ -33,13 +34,17 @@ IMAGES = 40
 
 @dataclass(frozen=True)
 class Exchange:
-    """A broadcast, and one client's answer to it."""
+    """One client's task, and its answer to it."""
 
     network: NetworkName
     level: float
-    reference: Reference
-    plan: ClientPlan
+    task: ClientTask
     update: Update
+
+    @property
+    def reference(self) -> Reference:
+        """What the client was sent."""
+        return self.task.sent
 
     @property
     def sent(self) -> Masks:
@@ -47,9 +52,9 @@ class Exchange:
         return self.reference.broadcast.masks
 
     @property
-    def asked(self) -> Asked:
-        """What the answer is checked against."""
-        return Asked(self.reference, self.plan, self.update.client, LARGEST_WEIGHT)
+    def layout(self) -> Layout:
+        """The tensors of the answer."""
+        return answer_layout(self.task)
 
     @property
     def values(self) -> int:
@@ -73,14 +78,15 @@ def exchange(name: NetworkName, level: float, seed: int, alpha: float = 0.0) -> 
         readjust=Timetable(alpha=alpha, every=1, decay="constant"),
     )
     state = method.init(initial_model(module), seed)
-    sent, plan = method.broadcast(state), method.plan(state, 0)
     draws = generator(seed, "made-up images")
-    job = Job(
-        client=0,
-        seed=seed,
-        broadcast=sent,
-        plan=plan,
-        inputs=torch.from_numpy(draws.standard_normal((IMAGES, *shape), dtype=np.float32)),
-        labels=torch.from_numpy(draws.integers(0, classes, IMAGES)),
+    images = Examples(
+        torch.from_numpy(draws.standard_normal((IMAGES, *shape), dtype=np.float32)),
+        torch.from_numpy(draws.integers(0, classes, IMAGES)),
     )
-    return Exchange(name, level, Reference(sent), plan, train_client(module, job).update)
+    message = Message().read_as(Reference(method.broadcast(state, 0)))
+    return answered(name, level, module, ClientTask(0, seed, method.plan(state, 0), message, images))
+
+
+def answered(name: NetworkName, level: float, module: nn.Module, task: ClientTask) -> Exchange:
+    """A task and its answer, after training in this module."""
+    return Exchange(name, level, task, finished(train_client(module, task))[0])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from benchmarks.wire.entropy import value_bits
 from benchmarks.wire.updates import Exchange
-from feddst.core import count_active, generator, packed, positions_of
+from feddst.core import count_active, packed, positions_of
 from feddst.stopwatch import Timing, timed
 from feddst.wire import CODECS, Reference, WireConfig, decode_update, encode_update, general_codecs
 from feddst.wire.header import read_header
@@ -124,21 +124,21 @@ def megabytes(values: int) -> float:
     return 4 * values / 1e6
 
 
-def encoded(exchanged: Exchange, wire: WireConfig, draws: np.random.Generator) -> bytes:
-    """The update's payload."""
-    return encode_update(exchanged.update, exchanged.reference, exchanged.plan, wire, draws)
+def encoded(exchanged: Exchange, wire: WireConfig, client: int = 0) -> bytes:
+    """The update's payload, rounded by the random numbers of this client."""
+    return encode_update(exchanged.update, replace(exchanged.task, wire=wire, client=client))
 
 
 def value_section(exchanged: Exchange, codec: str) -> tuple[memoryview, list[int]]:
     """The update's values as bytes, before any packing, and how many each tensor has."""
-    payload = memoryview(encoded(exchanged, WireConfig(values=codec), _draws()))
+    payload = memoryview(encoded(exchanged, WireConfig(values=codec)))
     header, _ = read_header(payload)
-    return payload[len(payload) - header.value_bytes :], counts_of(exchanged.asked.layout, count_active(exchanged.sent))
+    return payload[len(payload) - header.value_bytes :], counts_of(exchanged.layout, count_active(exchanged.sent))
 
 
 def _row(exchanged: Exchange, wire: WireConfig, error: Error, repeats: int) -> ValueRow:
-    draws, asked = _draws(), exchanged.asked
-    payload = encoded(exchanged, wire, draws)
+    task = replace(exchanged.task, wire=wire)
+    payload = encoded(exchanged, wire)
     return ValueRow(
         network=exchanged.network,
         level=exchanged.level,
@@ -148,34 +148,34 @@ def _row(exchanged: Exchange, wire: WireConfig, error: Error, repeats: int) -> V
         sizes=_sizes(exchanged, payload),
         bound=value_bits(CODECS[wire.values], *value_section(exchanged, wire.values)),
         error=error,
-        encode=timed(lambda: encoded(exchanged, wire, draws), repeats),
-        gathered=timed(lambda: _encoded_from_dense(exchanged, wire, draws), repeats),
-        decode=timed(lambda: decode_update(payload, asked), repeats),
+        encode=timed(lambda: encoded(exchanged, wire), repeats),
+        gathered=timed(lambda: _encoded_from_dense(exchanged, wire), repeats),
+        decode=timed(lambda: decode_update(payload, task), repeats),
     )
 
 
-def _encoded_from_dense(exchanged: Exchange, wire: WireConfig, draws: np.random.Generator) -> bytes:
+def _encoded_from_dense(exchanged: Exchange, wire: WireConfig) -> bytes:
     """All that a client does after its training, with nothing worked out before."""
     params = packed(exchanged.dense, positions_of(exchanged.sent))
-    fresh = Reference(exchanged.reference.broadcast)
-    return encoded(replace(exchanged, update=replace(exchanged.update, params=params), reference=fresh), wire, draws)
+    fresh = exchanged.task.read_as(Reference(exchanged.reference.broadcast))
+    return encoded(replace(exchanged, update=replace(exchanged.update, params=params), task=fresh), wire)
 
 
 def _sizes(exchanged: Exchange, payload: bytes) -> Sizes:
     header, _ = read_header(memoryview(payload))
-    buffers = exchanged.asked.layout.buffer_bytes
+    buffers = exchanged.layout.buffer_bytes
     framing = len(payload) - header.mask_bytes - header.value_bytes - buffers
     return Sizes(len(payload), header.value_bytes, header.mask_bytes, buffers, framing)
 
 
 def _error(exchanged: Exchange, wire: WireConfig) -> Error:
-    asked, codec = exchanged.asked, CODECS[wire.values]
+    task, codec = replace(exchanged.task, wire=wire), CODECS[wire.values]
     before = exchanged.reference.values
     changes = [value.reshape(-1) - before[name].reshape(-1) for name, value in exchanged.update.params.items()]
     encodes = min(max(FEWEST_ENCODES, ENOUGH_VALUES // exchanged.values), MOST_ENCODES)
-    squares, draws = 0.0, _draws()
-    for _ in range(encodes):
-        received = decode_update(encoded(exchanged, wire, draws), asked).params
+    squares = 0.0
+    for client in range(encodes):
+        received = decode_update(encoded(exchanged, wire, client), task).params
         squares += sum(_squares(received[name] - value) for name, value in exchanged.update.params.items())
     return Error(
         encodes=encodes,
@@ -183,10 +183,6 @@ def _error(exchanged: Exchange, wire: WireConfig) -> Error:
         expected=codec.expected_squared_error(changes) if isinstance(codec, Quantiser) else None,
         change=sum(map(_squares, changes)) / exchanged.values,
     )
-
-
-def _draws() -> np.random.Generator:
-    return generator(0, "update rounding")
 
 
 def _squares(values: torch.Tensor) -> float:

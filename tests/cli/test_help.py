@@ -64,7 +64,8 @@ def test_help_declares_every_option_with_its_default(feddst: Call, monkeypatch: 
 
 def test_help_says_whose_options_a_group_holds(feddst: Call) -> None:
     text = " ".join(feddst("run --help").out.split())
-    assert "readjust: The readjustment schedule: ΔR, R_end, E_p and α_r. Only for feddst, feddst+fedprox," in text
+    assert "readjust: The readjustment schedule: ΔR, R_end, E_p and α_r. Only for feddst." in text
+    assert "proximal: FedProx's penalty μ/2·‖θ − θ^r‖² on leaving the received model. Not for sign-sgd." in text
     assert "local: Training on a client's own images. --local.epochs" in text  # everybody's
 
 

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from feddst.cli.live import Redrawn, View
-from feddst.cli.run_progress import Story
+from feddst.cli.run_progress import RunProgress
 from feddst.runtime import Row, RunConfig
 
 MIB = 2**20
@@ -38,25 +38,25 @@ SCORES = {5: 0.1, 10: 0.45, 15: 0.8, 20: 0.7}
 
 
 @pytest.fixture
-def story(monkeypatch: pytest.MonkeyPatch) -> Story:
+def progress(monkeypatch: pytest.MonkeyPatch) -> RunProgress:
     """20 of 40 rounds, with four evaluations and readjustments in rounds 10 and 20, and no time since."""
     monkeypatch.setattr("feddst.cli.run_progress.time.monotonic", lambda: 7.0)
-    story = Story(RunConfig(rounds=40), 0.2, "run 2 of 3: feddst, seed 0")
+    progress = RunProgress(RunConfig(rounds=40), 0.2, "run 2 of 3: feddst, seed 0")
     for number in range(1, 21):
         moved = 1234 * number // 10 if number % 10 == 0 else 0
         sent = {"upload_bytes": number * MIB, "download_bytes": number * MIB * 3 // 2}
-        story.add(replace(ROW, round=number, accuracy=SCORES.get(number), entered=moved, left=moved, **sent))
-    return story
+        progress.add(replace(ROW, round=number, accuracy=SCORES.get(number), entered=moved, left=moved, **sent))
+    return progress
 
 
-def drawn(story: Story, width: int, **console: object) -> list[str]:
+def drawn(progress: RunProgress, width: int, **console: object) -> list[str]:
     screen = io.StringIO()
-    Console(file=screen, width=width, force_terminal=False, **console).print(View(story))  # type: ignore[arg-type]
+    Console(file=screen, width=width, force_terminal=False, **console).print(View(progress))  # type: ignore[arg-type]
     return screen.getvalue().splitlines()
 
 
-def test_eighty_columns(story: Story) -> None:
-    assert drawn(story, 80) == [
+def test_eighty_columns(progress: RunProgress) -> None:
+    assert drawn(progress, 80) == [
         "run 2 of 3: feddst, seed 0",
         "rounds    20 of 40  ━━━━━━━━━━━━━━━━━━━━━━━━━━───────────────────────────   50 %",
         "accuracy  70.0 %, best 80.0 % in round 15  ▁▄█▇",
@@ -66,9 +66,9 @@ def test_eighty_columns(story: Story) -> None:
     ]
 
 
-def test_forty_columns_leave_out_what_does_not_fit(story: Story) -> None:
-    story.scores = [score for score in story.scores for _ in range(20)]
-    assert drawn(story, 40) == [
+def test_forty_columns_leave_out_what_does_not_fit(progress: RunProgress) -> None:
+    progress.scores = [score for score in progress.scores for _ in range(20)]
+    assert drawn(progress, 40) == [
         "run 2 of 3: feddst, seed 0",
         "rounds    20 of 40  ━━━━━━───────   50 %",
         "accuracy  70.0 %, best 80.0 %  ▁▁▃▄▆██▇▇",  # nine means of eighty values
@@ -78,25 +78,25 @@ def test_forty_columns_leave_out_what_does_not_fit(story: Story) -> None:
     ]
 
 
-def test_a_wide_console_gets_lines_that_can_still_be_read(story: Story) -> None:
-    lines = drawn(story, 120)
+def test_a_wide_console_gets_lines_that_can_still_be_read(progress: RunProgress) -> None:
+    lines = drawn(progress, 120)
     assert lines[1] == "rounds    20 of 40  " + "━" * 36 + "─" * 37 + "   50 %"
     assert max(map(len, lines)) == 100
 
 
 @pytest.mark.parametrize("width", [1, 5, 12, 20, 29, 33])
-def test_no_line_is_longer_than_the_console_is_wide(story: Story, width: int) -> None:
-    assert [len(line) <= width for line in drawn(story, width)] == [True] * 6
+def test_no_line_is_longer_than_the_console_is_wide(progress: RunProgress, width: int) -> None:
+    assert [len(line) <= width for line in drawn(progress, width)] == [True] * 6
 
 
-def test_the_notice_is_whole_at_any_width(story: Story) -> None:
-    story.notice = "finishing this round; press Ctrl-C again to stop at once"
-    assert drawn(story, 40)[6:] == ["finishing this round; press Ctrl-C again", "to stop at once"]
-    assert drawn(story, 80)[6:] == [story.notice]
+def test_the_notice_is_whole_at_any_width(progress: RunProgress) -> None:
+    progress.notice = "finishing this round; press Ctrl-C again to stop at once"
+    assert drawn(progress, 40)[6:] == ["finishing this round; press Ctrl-C again", "to stop at once"]
+    assert drawn(progress, 80)[6:] == [progress.notice]
 
 
 def test_before_the_first_round_there_is_something_to_see() -> None:
-    assert drawn(Story(RunConfig(rounds=0, cap_gib=1.0), 1.0), 60) == [
+    assert drawn(RunProgress(RunConfig(rounds=0, cap_gib=1.0), 1.0), 60) == [
         "rounds    0  ────────────────────────────────────────    0 %",
         "accuracy  not evaluated yet",
         "sent      0.0 MiB up, 0.0 MiB down",
@@ -105,27 +105,27 @@ def test_before_the_first_round_there_is_something_to_see() -> None:
     ]
 
 
-def test_the_time_left_runs_on_during_a_round(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_left_runs_on_during_a_round(progress: RunProgress, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("feddst.cli.run_progress.time.monotonic", lambda: 12.0)
-    assert drawn(story, 80)[5] == "time      0.80 s a round, about 11 s left"
+    assert drawn(progress, 80)[5] == "time      0.80 s a round, about 11 s left"
     monkeypatch.setattr("feddst.cli.run_progress.time.monotonic", lambda: 100.0)
-    assert drawn(story, 80)[5] == "time      0.80 s a round, about 0 s left"
+    assert drawn(progress, 80)[5] == "time      0.80 s a round, about 0 s left"
 
 
-def test_a_terminal_without_unicode_gets_ascii(story: Story) -> None:
+def test_a_terminal_without_unicode_gets_ascii(progress: RunProgress) -> None:
     class Latin(io.StringIO):
         encoding = "latin-1"
 
     screen = Latin()
-    Console(file=screen, width=60, force_terminal=True, color_system=None).print(View(story))
+    Console(file=screen, width=60, force_terminal=True, color_system=None).print(View(progress))
     screen.getvalue().encode("ascii")
     assert "  =======" in screen.getvalue()
 
 
-def test_lines_that_a_narrower_terminal_has_broken_are_taken_away_too(story: Story) -> None:
+def test_lines_that_a_narrower_terminal_has_broken_are_taken_away_too(progress: RunProgress) -> None:
     screen = io.StringIO()
     console = Console(file=screen, width=80, height=30, force_terminal=True, color_system=None)
-    live = Redrawn(View(story), console)
+    live = Redrawn(View(progress), console)
     live.auto_refresh = False
     live.start(refresh=True)
     console.width = 50

@@ -6,7 +6,7 @@ import pytest
 
 from feddst.cli.live import LiveView
 from feddst.cli.progress import FINISHING, Lines, make_bar, make_display
-from feddst.cli.run_progress import Story
+from feddst.cli.run_progress import RunProgress
 from feddst.cli.screen import say, show_table
 from feddst.runtime import Row, RunConfig
 from feddst.runtime.pace import Pace
@@ -57,11 +57,11 @@ def test_the_time_left_follows_the_pace_of_the_last_ten_rounds() -> None:
     assert pace.seconds_left(ROW) == pytest.approx(45.0)  # 15 rounds to go
 
 
-def story(*rows: Row) -> Story:
-    told = Story(RunConfig(rounds=20), 0.2)
+def progress(*rows: Row) -> RunProgress:
+    shown = RunProgress(RunConfig(rounds=20), 0.2)
     for row in rows:
-        told.add(row)
-    return told
+        shown.add(row)
+    return shown
 
 
 def on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
@@ -76,23 +76,23 @@ def on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 
 def test_lines_are_for_evaluations_only(capsys: pytest.CaptureFixture[str]) -> None:
-    Lines().show(story())
-    Lines().show(story(ROW, replace(ROW, accuracy=None)))
+    Lines().show(progress())
+    Lines().show(progress(ROW, replace(ROW, accuracy=None)))
     assert capsys.readouterr().err == ""
-    Lines().show(story(ROW))
+    Lines().show(progress(ROW))
     expected = "round 10: accuracy 50.0 %, upload 40.0 MiB measured, 2.0 s a round, about 20 s left\n"
     assert capsys.readouterr().err == expected
 
 
 def test_a_terminal_gets_a_live_view_that_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = on_a_terminal(monkeypatch)
-    told = story(ROW)
-    display = make_display(told)
+    shown = progress(ROW)
+    display = make_display(shown)
     assert isinstance(display, LiveView)
     say("feddst: warning: something [odd] happened")
-    told.add(replace(ROW, round=11, accuracy=None))
-    display.show(told)
-    display.announce(FINISHING, told)
+    shown.add(replace(ROW, round=11, accuracy=None))
+    display.show(shown)
+    display.announce(FINISHING, shown)
     display.close()
     assert sys.stderr is terminal
     drawn = terminal.getvalue()
@@ -109,18 +109,18 @@ def test_a_terminal_that_cannot_draw_again_gets_lines(monkeypatch: pytest.Monkey
     on_a_terminal(monkeypatch)
     assert make_bar() is not None
     monkeypatch.setenv("TERM", term)
-    assert isinstance(make_display(story()), Lines)
+    assert isinstance(make_display(progress()), Lines)
     assert make_bar() is None
 
 
 def test_without_rich_a_terminal_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     on_a_terminal(monkeypatch)
     monkeypatch.setitem(sys.modules, "rich.console", None)
-    assert isinstance(make_display(story()), Lines)
+    assert isinstance(make_display(progress()), Lines)
 
 
 def test_no_terminal_gets_lines() -> None:
-    assert isinstance(make_display(story()), Lines)
+    assert isinstance(make_display(progress()), Lines)
 
 
 def test_numbers_as_people_write_them() -> None:

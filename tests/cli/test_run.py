@@ -130,7 +130,7 @@ def test_a_run_that_diverges_says_who_and_when_and_keeps_its_last_checkpoint(
 
     def diverge_from_round_three_on(client: NativeClient, epochs: Any) -> list[float]:
         losses = usual(client, epochs)
-        return [*losses[:-1], math.nan] if client.job.broadcast.round >= 3 else losses
+        return [*losses[:-1], math.nan] if client.task.round >= 3 else losses
 
     monkeypatch.setattr(NativeClient, "epochs", diverge_from_round_three_on)
     outcome = feddst(f"run --rounds 5 {small} --out here")

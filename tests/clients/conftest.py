@@ -2,19 +2,20 @@
 
 import copy
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 
-from feddst.clients import Assignment, Job, Outcome
 from feddst.clients import reference as torch_client
-from feddst.core import ServerState
+from feddst.clients.client import Client
+from feddst.core import Examples
 from feddst.data import Dataset
 from feddst.engines.native.chain import read_chain
 from feddst.methods import Method
 from feddst.models import initial_model
-from feddst.wire import Downlink, MaskHistory, WireConfig
+from feddst.wire import BroadcastEncoder, ClientTask, MaskHistory, WireConfig
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -45,60 +46,50 @@ def dataset() -> Dataset:
     return Dataset.from_arrays(train=(images[:100], labels[:100]), test=(images[100:], labels[100:]))
 
 
-JobMaker = Callable[..., Job]
+TaskMaker = Callable[..., ClientTask]
 
 
 @pytest.fixture
-def job(dataset: Dataset) -> JobMaker:
-    def make(method: Method, *, client: int = 0, round: int = 1, images: int = 20) -> Job:
-        state = method.init(initial_model(tiny_network()), seed=7)
-        state = ServerState(**{**state.__dict__, "round": round})
-        start = client * images
+def task(dataset: Dataset) -> TaskMaker:
+    """Makes the task of a client that holds no mask yet: it can be trained on at once, or be sent as bytes."""
+
+    def make(
+        method: Method, *, client: int = 0, round: int = 1, images: int = 20, wire: WireConfig | None = None
+    ) -> ClientTask:
+        state = replace(method.init(initial_model(tiny_network()), seed=7), round=round)
+        start, wire = client * images, wire or WireConfig()
         inputs, labels = dataset.train_images[start : start + images], dataset.train_labels[start : start + images]
-        return Job(client, 7, method.broadcast(state), method.plan(state, client), inputs, labels)
+        encoder = BroadcastEncoder(method.broadcast(state, client), wire, MaskHistory(0), state.seed)
+        message, plan = encoder.message_for(client), method.plan(state, client)
+        return ClientTask(client, state.seed, plan, message, Examples(inputs, labels), wire=wire)
 
     return make
 
 
-AssignmentMaker = Callable[..., Assignment]
-
-
-@pytest.fixture
-def assignment(job: JobMaker) -> AssignmentMaker:
-    """The same work as bytes on their way to a client that holds no mask yet."""
-
-    def make(method: Method, *, client: int = 0, wire: WireConfig | None = None) -> Assignment:
-        one, wire = job(method, client=client), wire or WireConfig()
-        parcel = Downlink(one.broadcast, wire, MaskHistory(0), one.seed).parcel_for(client)
-        return Assignment(client, one.seed, parcel, one.plan, one.inputs, one.labels, wire=wire)
-
-    return make
-
-
-TrainClient = Callable[[nn.Module, Job], Outcome]
+TrainClient = Callable[[nn.Module, ClientTask], Client]
 
 
 @pytest.fixture
 def native_client() -> TrainClient:
-    """Carries out a job through the compiled kernels."""
+    """Carries out a task through the compiled kernels."""
     from feddst import _native
     from feddst.engines.native import client
     from feddst.engines.native.library import chosen_isa
     from feddst.engines.native.weights import Beginnings
 
-    def train(module: nn.Module, job: Job) -> Outcome:
-        chain = read_chain(module, tuple(job.inputs.shape[1:]))
+    def train(module: nn.Module, task: ClientTask) -> Client:
+        chain = read_chain(module, tuple(task.examples.inputs.shape[1:]))
         kernels = _native.Network(chain.shape, chain.layers)
         session = _native.Session(kernels, chosen_isa())
         bench = client.Workbench(chain, Beginnings(chain, kernels), session, copy.deepcopy(module))
-        return client.train_client(bench, job)
+        return client.train_client(bench, task)
 
     return train
 
 
 @pytest.fixture(params=["torch", "native"])
 def train_client(request: pytest.FixtureRequest) -> TrainClient:
-    """Carries out a job in PyTorch, and through the compiled kernels."""
+    """Carries out a task in PyTorch, and through the compiled kernels."""
     if request.param == "torch":
         return torch_client.train_client
     return request.getfixturevalue("native_client")  # type: ignore[no-any-return]

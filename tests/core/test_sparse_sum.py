@@ -1,6 +1,8 @@
 """The streaming sum: hand-computed means, and independence of order and grouping to the last bit."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
 from typing import Literal, get_args
 from unittest.mock import patch
 
@@ -10,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from feddst.core import Place, SparseSum, Stack, Update, packed, positions_of
+from feddst.core import Masks, Place, SparseSum, Stack, Update, packed, positions_of
 from feddst.errors import TrainingError
 
 MASK = {"w": torch.tensor([True, True, True, False])}
@@ -217,13 +219,13 @@ Form = Literal["own masks", "the broadcast's, whole", "the broadcast's, kept"]
 FORMS = st.sampled_from(get_args(Form))
 
 
-def _stack(form: Form, rows: Tensor, held: Tensor, weights: Sequence[int]) -> Stack:
-    """Rows of w and b; held: bool [K, 4], what each client has of w."""
-    kept = int(MASK["w"].sum()) if form == "the broadcast's, kept" else None
+def _stack(form: Form, rows: Tensor, held: Tensor, weights: Sequence[int], sent: Tensor = MASK["w"]) -> Stack:
+    """Rows of w and b; held: bool [K, 4], what each client has of w, which was sent under a mask."""
+    kept = int(sent.sum()) if form == "the broadcast's, kept" else None
     w = Place(0, torch.Size([4]), torch.float32, masked=True, kept=kept)
     places = {("params", "b"): Place(w.columns.stop, torch.Size([1]), torch.float32), ("params", "w"): w}
     if kept is not None:
-        rows = torch.cat([rows[:, :4][:, MASK["w"]], rows[:, 4:]], dim=1)
+        rows = torch.cat([rows[:, :4][:, sent], rows[:, 4:]], dim=1)
     beside = torch.cat([held, torch.zeros(len(held), 1, dtype=torch.bool)], dim=1).to(torch.uint8)
     return Stack(rows, weights, places, beside if form == "own masks" else None)
 
@@ -285,3 +287,130 @@ def test_stacks_and_single_updates_add_up_in_any_mixture(
         assert all(torch.equal(wanted[name], found[name]) for name in wanted)
     assert torch.equal(halves[0].held()["w"], one_by_one.held()["w"])
     assert (halves[0].updates, halves[0].weight) == (one_by_one.updates, one_by_one.weight)
+
+
+# Sums whose clients were sent other masks.
+
+
+def _under(sent: Masks, *updates: tuple[int, Sequence[float], float]) -> SparseSum:
+    """The sum of updates under the mask they were sent: each its n_c, all four numbers of w, and b."""
+    total = SparseSum(sent, count_holders=True)
+    for weight, w, b in updates:
+        total.add(_answer(weight, w, b, sent, None))
+    return total
+
+
+def _answer(weight: int, w: Sequence[float], b: float, sent: Masks, own: Masks | None) -> Update:
+    params = {"w": torch.tensor(w, dtype=torch.float32), "b": torch.tensor([b], dtype=torch.float32)}
+    return Update(0, 1, weight, packed(params, positions_of(sent if own is None else own)), masks=own)
+
+
+FIRST = {"w": torch.tensor([True, True, False, False])}
+SECOND = {"w": torch.tensor([True, False, True, False])}
+
+
+def test_sums_under_two_masks_merge_to_the_mean_over_those_who_hold_a_weight() -> None:
+    """w0: (1·4 + 3·8)/4 = 7; only the first holds w1, the second w2, nobody w3. b: (1·1 + 3·2)/4. Each client lacks one
+    of the other's two weights."""
+    total = _under(FIRST, (1, [4.0, 2.0, 9.0, 9.0], 1.0))
+    assert total.apart() == {}
+    total.merge(_under(SECOND, (3, [8.0, 9.0, 5.0, 9.0], 2.0)))
+    assert total.mean()["w"].tolist() == [7.0, 2.0, 5.0, 0.0]
+    old = {"w": torch.tensor([-1.0, -2.0, -3.0, -4.0]), "b": torch.tensor([-5.0])}
+    assert total.mean(otherwise=old)["w"].tolist() == [7.0, 2.0, 5.0, -4.0]
+    assert total.mean()["b"].tolist() == [1.75]
+    assert total.held()["w"].tolist() == [True, True, True, False]
+    assert total.votes()["w"].tolist() == [4, 1, 3, 0]
+    assert (total.updates, total.weight) == (2, 4)
+    assert total.apart() == {"w": 0.5}
+
+
+def test_a_third_mask_and_a_client_with_one_of_its_own_by_hand() -> None:
+    """Those who hold {0, 1} and {0, 2} lack half of each other's weights; a third was sent {0, 2} and has {2, 3}.
+
+    Pairs: ½, 1 and ½. w0 is held by the first two, w2 by the last two: (2·4 + 1·8)/3 and (1·6 + 1·2)/2.
+    """
+    total, others = _under(FIRST, (2, [4.0, 1.0, 0.0, 0.0], 0.0)), _under(SECOND, (1, [8.0, 0.0, 6.0, 0.0], 0.0))
+    own = {"w": torch.tensor([False, False, True, True])}
+    others.add(_answer(1, [0.0, 0.0, 2.0, 3.0], 0.0, SECOND, own))
+    total.merge(others)
+    assert total.mean()["w"].tolist() == pytest.approx([16 / 3, 1.0, 4.0, 3.0])
+    assert total.votes()["w"].tolist() == [3, 2, 2, 1]
+    assert total.apart() == {"w": pytest.approx((0.5 + 1.0 + 0.5) / 3)}
+
+
+@pytest.mark.parametrize("dense_first", [True, False])
+def test_a_layer_that_some_were_sent_whole_is_held_whole_by_them(dense_first: bool) -> None:
+    """b is 0 throughout. Of six weights held, two by both, two are lacking to the other: 2·1/((2 − 1)·6)."""
+    whole, part = _under({}, (1, [1.0, 2.0, 3.0, 4.0], 0.0)), _under(FIRST, (1, [5.0, 6.0, 9.0, 9.0], 0.0))
+    total, other = (whole, part) if dense_first else (part, whole)
+    total.merge(other)
+    assert total.mean()["w"].tolist() == [3.0, 4.0, 3.0, 4.0]
+    assert total.held()["w"].all()
+    assert total.votes()["w"].tolist() == [2, 2, 1, 1]
+    assert total.apart() == {"w": pytest.approx(1 / 3)}
+
+
+def test_a_report_is_whole_whatever_the_masks() -> None:
+    total, other = SparseSum(FIRST), SparseSum(SECOND)
+    for one, weight, g in ((total, 1, 2.0), (other, 3, 6.0)):
+        one.add(Update(0, 1, weight, {"w": torch.ones(2)}, extra={"gradient": {"w": torch.full((4,), g)}}))
+    total.merge(other)
+    assert total.mean("gradient")["w"].tolist() == [5.0] * 4  # (1·2 + 3·6)/4
+    assert total.mean()["w"].tolist() == [1.0, 1.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("form", ["the broadcast's, whole", "the broadcast's, kept"])
+def test_a_stack_under_another_mask_merges_as_its_clients_would_one_by_one(form: Form) -> None:
+    """b: (1·1 + 3·2 + 4·3)/8."""
+    total, stacked = _under(FIRST, (1, [4.0, 2.0, 9.0, 9.0], 1.0)), SparseSum(SECOND, count_holders=True)
+    rows = torch.tensor([[8.0, 0.0, 5.0, 0.0, 2.0], [0.0, 0.0, 12.0, 0.0, 3.0]])
+    held = torch.stack([SECOND["w"]] * 2)
+    stacked.add_stack(_stack(form, rows, held, [3, 4], SECOND["w"]), updates=2)
+    total.merge(stacked)
+    assert total.mean()["w"].tolist() == [(4 + 24) / 8, 2.0, (15 + 48) / 7, 0.0]
+    assert total.mean()["b"].tolist() == [19 / 8]
+    assert total.votes()["w"].tolist() == [8, 1, 7, 0]
+    # Of six weights held, three by the first, one by one client, and one by two of three: (1·2 + 2·1)/((3 − 1)·6).
+    assert total.apart() == {"w": pytest.approx(1 / 3)}
+
+
+SENT: list[Masks] = [FIRST, SECOND, {"w": FIRST["w"].clone()}, {"w": torch.zeros(4, dtype=torch.bool)}, {}]
+"""What clients may have been sent: the third is the first again, but another tensor, and the last is dense."""
+
+
+@given(st.lists(st.tuples(st.sampled_from(SENT), clients), min_size=1, max_size=4), st.booleans())
+def test_merging_sums_under_other_masks_is_adding_updates_with_masks_of_their_own(
+    parts: list[tuple[Masks, list[Answer]]], from_the_right: bool
+) -> None:
+    one_by_one, sums = SparseSum(parts[0][0], count_holders=True), list[SparseSum]()
+    for sent, answers in parts:
+        sums.append(SparseSum(sent, count_holders=True))
+        for weight, values, mask in answers:
+            update = _answer(weight, values, values[0], sent, None if mask is None else {"w": torch.tensor(mask)})
+            sums[-1].add(update)
+            one_by_one.add(update if mask is not None else replace(update, masks=sent))
+    merged = _merged(sums, from_the_right=from_the_right)
+    old = {"w": torch.arange(4, dtype=torch.float32) - 9, "b": torch.zeros(1)}
+    for name in ("w", "b"):
+        assert _bits(merged.mean()[name]) == _bits(one_by_one.mean()[name])
+        assert _bits(merged.mean(otherwise=old)[name]) == _bits(one_by_one.mean(otherwise=old)[name])
+    for found, wanted in ((merged.held(), one_by_one.held()), (merged.votes(), one_by_one.votes())):
+        assert found.keys() == wanted.keys()
+        assert all(torch.equal(found[name], value) for name, value in wanted.items())
+    assert (merged.updates, merged.weight) == (one_by_one.updates, one_by_one.weight)
+    alike = all(sent is parts[0][0] for sent, _ in parts) and all(
+        mask is None for _, some in parts for *_, mask in some
+    )
+    assert merged.apart() == ({} if alike else one_by_one.apart())
+
+
+def _merged(sums: Sequence[SparseSum], *, from_the_right: bool) -> SparseSum:
+    """All sums in one: the first takes in one after another, or each takes in what the next has taken in."""
+    if from_the_right:
+        for one, following in reversed(list(pairwise(sums))):
+            one.merge(following)
+    else:
+        for other in sums[1:]:
+            sums[0].merge(other)
+    return sums[0]

@@ -43,7 +43,7 @@ def test_a_bad_value_is_named(name: str, value: Any, allowed: str) -> None:
     assert str(refused.value).startswith(f"data.{name} must be {allowed}, got ")
 
 
-def test_how_copies_are_made_is_not_said_where_there_are_none() -> None:
-    DataConfig(copies=2, shift_only=True).check()
-    with pytest.raises(OptionError, match=r"data\.shift_only has no effect with data\.copies 1"):
+def test_how_versions_are_made_is_not_said_where_there_are_none() -> None:
+    DataConfig(augmentation=2, shift_only=True).check()
+    with pytest.raises(OptionError, match=r"data\.shift_only has no effect with data\.augmentation 1"):
         DataConfig(shift_only=True).check()

@@ -23,5 +23,5 @@ def test_images_of_ones_own_are_looked_at(tmp_path: Path) -> None:
         for label in ("cat", "dog", "owl"):
             (tmp_path / part / label).mkdir(parents=True)
             Image.new("RGB", (20, 16)).save(tmp_path / part / label / "1.png")
-    own = DataConfig(dataset="folder", root=str(tmp_path), copies=3)
+    own = DataConfig(dataset="folder", root=str(tmp_path), augmentation=3)
     assert sizes_of(own) == Sizes((3, 16, 20), 3)

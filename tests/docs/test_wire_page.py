@@ -5,6 +5,7 @@ import re
 import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,14 @@ import torch
 
 from benchmarks.wire.updates import exchange
 from feddst.clients.steps import Readjust
-from feddst.core import Broadcast, ClientPlan, LocalTraining, Tensors, Update, generator, packed, positions_of
+from feddst.core import Broadcast, ClientPlan, Examples, LocalTraining, Tensors, Update, packed, positions_of
 from feddst.options import options_of
 from feddst.wire import (
     CODECS,
-    Asked,
-    Downlink,
+    BroadcastEncoder,
+    ClientTask,
     MaskHistory,
+    Message,
     Reference,
     WireConfig,
     decode_broadcast,
@@ -68,7 +70,8 @@ def test_the_broadcast_on_the_page() -> None:
     assert same(got.params, sent.params)
     assert same(got.buffers, sent.buffers)
     assert same(got.masks, sent.masks)
-    assert Downlink(sent, WireConfig(), MaskHistory(1), seed=0).parcel_for(0).payload == payload("broadcast")
+    encoder = BroadcastEncoder(sent, WireConfig(), MaskHistory(1), seed=0)
+    assert encoder.message_for(0).payload == payload("broadcast")
 
 
 def test_the_mask_name_on_the_page() -> None:
@@ -79,8 +82,9 @@ def test_the_mask_name_on_the_page() -> None:
 
 def test_the_update_on_the_page() -> None:
     plan = ClientPlan(LocalTraining(), (Readjust(1, {"w": 1}, {"w": 4}),))
-    reference = Reference(example())
-    got = decode_update(payload("update"), Asked(reference, plan, client=0, largest_weight=40))
+    images = Examples(labels=torch.zeros(40, dtype=torch.int64))
+    task = ClientTask(0, 0, plan, Message().read_as(Reference(example())), images, wire=WireConfig(values="q2"))
+    got = decode_update(payload("update"), task)
     assert (got.round, got.weight) == (1, 40)
     assert got.masks is not None
     assert np.flatnonzero(got.masks["w"]).tolist() == [3, 12, 18, 29]
@@ -89,8 +93,7 @@ def test_the_update_on_the_page() -> None:
         "b": [0.5, -0.75],
     }
     assert got.buffers["seen"].item() == 2
-    again = encode_update(got, reference, plan, WireConfig(values="q2"), np.random.default_rng(0))
-    assert again == payload("update")
+    assert encode_update(got, task) == payload("update")
 
 
 def same(one: Tensors, other: Tensors) -> bool:
@@ -298,13 +301,13 @@ def test_the_page_alone_suffices_for_the_example() -> None:
 )
 def test_the_page_alone_suffices_for_real_updates(wire: WireConfig, level: float, alpha: float) -> None:
     real = exchange("mnist-cnn", level, seed=1, alpha=alpha)
-    sent = real.reference.broadcast
-    data = encode_update(real.update, real.reference, real.plan, wire, generator(1, "update rounding"))
+    task, sent = replace(real.task, wire=wire), real.reference.broadcast
+    data = encode_update(real.update, task)
     masks, values = plain(data, shapes_of(sent.params), members(sent.masks), buffer_bytes=0)
     new = sent.masks if real.update.masks is None else real.update.masks
     assert masks == members(new)
     before = packed(sent.params, positions_of(new)) if CODECS[wire.values].relative else None
-    assert agrees(decode_update(data, real.asked), values, before)
+    assert agrees(decode_update(data, task), values, before)
 
 
 # What else the page says.
@@ -326,8 +329,9 @@ def test_a_codec_in_a_few_lines() -> None:
     real = exchange("mnist-cnn", 0.95, seed=1)
     wire = WireConfig(values="mean-sign")
     wire.check()
-    data = encode_update(real.update, real.reference, real.plan, wire, generator(1, "update rounding"))
-    got = decode_update(data, real.asked)
+    task = replace(real.task, wire=wire)
+    data = encode_update(real.update, task)
+    got = decode_update(data, task)
     assert 8 * len(data) / real.values < 1.1
     before = real.reference.values
     for name, value in real.update.params.items():

@@ -1,5 +1,5 @@
 """The small federation of the clients' tests."""
 
-from ..clients.conftest import assignment, dataset, job, module, native_client, one_thread, train_client
+from ..clients.conftest import dataset, module, native_client, one_thread, task, train_client
 
-__all__ = ["assignment", "dataset", "job", "module", "native_client", "one_thread", "train_client"]
+__all__ = ["dataset", "module", "native_client", "one_thread", "task", "train_client"]

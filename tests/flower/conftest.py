@@ -18,8 +18,8 @@ from feddst.data import Federation
 from feddst.data.dataset import Pair
 from feddst.engines import EngineConfig
 from feddst.flower import FlowerConfig, InProcessGrid, Strategy, client_app
-from feddst.options import updated
 from feddst.runtime import RunConfig
+from feddst.runtime.config import config_of
 from feddst.runtime.loop import Silent
 from feddst.runtime.metrics import Row
 from feddst.runtime.run import Run
@@ -95,7 +95,7 @@ def federation(federation_of: Callable[[int], Federation]) -> Federation:
 @pytest.fixture
 def configure() -> Callable[..., RunConfig]:
     def make(**changes: Any) -> RunConfig:
-        return updated(RunConfig(), {**SMALL, **{name.replace("__", "."): value for name, value in changes.items()}})
+        return config_of({**SMALL, **{name.replace("__", "."): value for name, value in changes.items()}})
 
     return make
 

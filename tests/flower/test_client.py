@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 from flwr.app import Context, Message, RecordDict
 
-from feddst.clients.task import Reply
 from feddst.data import Federation
 from feddst.data.dataset import Pair
 from feddst.engines import EngineConfig
 from feddst.errors import FeddstError, OptionError
 from feddst.flower import InProcessGrid
 from feddst.flower.client import Worker
-from feddst.flower.messages import WORK, read_work
-from feddst.flower.orders import Orders, read_orders, write_orders
+from feddst.flower.messages import TRAIN, read_task_message
+from feddst.flower.tasks import read_task, write_task
 from feddst.runtime import RunConfig
+from feddst.wire import ClientTask
 
 Configure = Callable[..., RunConfig]
-Asked = tuple[Orders, bytes]
+Asked = tuple[str, ClientTask]
 
 
 @pytest.fixture
@@ -29,8 +29,8 @@ def asked(configure: Configure, play: Callable[..., Any]) -> Asked:
     """What client 0 is asked in a first round of FedDST."""
 
     def note(message: Message, work: Callable[[Message], Message]) -> Message:
-        if message.metadata.message_type == WORK and read_work(message)[0].client == 0:
-            _ASKED.append(read_work(message))
+        if message.metadata.message_type == TRAIN and read_task_message(message)[1].client == 0:
+            _ASKED.append(read_task_message(message))
         return work(message)
 
     if not _ASKED:
@@ -54,18 +54,18 @@ def worker(request: pytest.FixtureRequest, federation: Federation, network: Any)
     return Worker(network, images_of, EngineConfig(kind=request.param))
 
 
-def test_the_same_orders_are_carried_out_the_same_way(worker: Worker, asked: Asked, context: Context) -> None:
+def test_the_same_task_is_carried_out_the_same_way(worker: Worker, asked: Asked, context: Context) -> None:
     one, two = (worker.carry_out(*asked, context) for _ in range(2))
     assert one.payload == two.payload
     assert one.loss == two.loss
 
 
 def test_another_seed_is_another_network(worker: Worker, asked: Asked, context: Context) -> None:
-    orders, payload = asked
-    first = worker.carry_out(orders, payload, context)
-    other = worker.carry_out(replace(orders, seed=8, run="another"), payload, context)
+    _, task = asked
+    first = worker.carry_out(*asked, context)
+    other = worker.carry_out("another", replace(task, seed=8), context)
     assert other.payload != first.payload
-    assert worker.carry_out(replace(orders, run="third"), payload, context).payload == first.payload
+    assert worker.carry_out("third", task, context).payload == first.payload
 
 
 REPORTING: dict[str, Any] = {"images": "all", "temperature": 1.0, "bound": 1.0, "within": []}
@@ -122,24 +122,24 @@ SETTLING = {
     ],
     ids=lambda part: str(part)[:30],
 )
-def test_senseless_orders_do_not_bring_a_client_down(
+def test_senseless_tasks_do_not_bring_a_client_down(
     path: str, value: Any, worker: Worker, asked: Asked, context: Context
 ) -> None:
-    """They come from a server that may be anybody's: an error is an answer, and the next orders are carried out."""
-    orders, payload = asked
-    tree = json.loads(write_orders(orders))
+    """They come from a server that may be anybody's: an error is an answer, and the next task is carried out."""
+    run, task = asked
+    tree = json.loads(write_task(run, task))
     node: Any = tree["plan"]
     *steps, last = path.split(".")
     for step in steps:
         node = node[int(step) if isinstance(node, list) else step]
     node[last] = value
     try:
-        reply = worker.carry_out(read_orders(json.dumps(tree)), payload, context)
+        result = worker.carry_out(*read_task(json.dumps(tree), task.message), context)
     except (FeddstError, ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):
         pass
     else:
-        assert isinstance(reply, Reply)
-    after = worker.carry_out(replace(orders, run="next"), payload, context)
+        assert result.payload is not None
+    after = worker.carry_out("next", task, context)
     assert math.isfinite(after.loss)
 
 

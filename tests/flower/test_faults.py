@@ -14,18 +14,17 @@ from flwr.app import Context, Message, RecordDict
 from torch import Tensor, nn
 
 import feddst
-from feddst.clients import Assignment, Reply
-from feddst.core import ClientState
 from feddst.data import Federation
-from feddst.engines import Deliver, EngineConfig, ReferenceEngine
+from feddst.engines import EngineConfig, ReferenceEngine, Sink
 from feddst.errors import TrainingError
 from feddst.flower import FlowerConfig, InProcessGrid, Strategy, client_app
-from feddst.flower.messages import HELLO, WORK, read_reply, read_work, reply_letter
+from feddst.flower.messages import HELLO, TRAIN, answer_message, read_answer, read_task_message
 from feddst.models import make_module
 from feddst.runtime import RunConfig
 from feddst.runtime.loop import Silent, play
 from feddst.runtime.run import Run
 from feddst.runtime.session import Result
+from feddst.wire import ClientResult, ClientTask
 from feddst.wire.header import CHECKED, SIZE, read_header
 from feddst.wire.history import NO_MASK
 
@@ -52,13 +51,13 @@ class Courier:
         self.asked: dict[int, dict[int, Any]] = {}
 
     def __call__(self, message: Message, work: Work) -> Message | None:
-        if message.metadata.message_type != WORK:
+        if message.metadata.message_type != TRAIN:
             return work(message)
-        orders, payload = read_work(message)
-        header, _ = read_header(memoryview(payload))
+        _, task = read_task_message(message)
+        header, _ = read_header(memoryview(task.message.payload))
         self.round = max(self.round, header.round)
-        self.asked.setdefault(orders.client, {})[header.round] = header
-        return self._tamper(header.round, message, work) if orders.client in self._clients else work(message)
+        self.asked.setdefault(task.client, {})[header.round] = header
+        return self._tamper(header.round, message, work) if task.client in self._clients else work(message)
 
     def rounds(self, client: int) -> list[int]:
         """In which rounds a client was asked."""
@@ -76,29 +75,29 @@ class Without(ReferenceEngine):
         super().__init__(module, federation.dataset, torch.device("cpu"))
         self._absent = absent
 
-    def train(self, assignments: Sequence[Assignment], deliver: Deliver) -> None:
-        for index, one in enumerate(assignments):
-            if (read_header(memoryview(one.parcel.payload))[0].round, one.client) not in self._absent:
-                deliver(index, self.answer(one))
+    def run(self, tasks: Sequence[ClientTask], sink: Sink) -> None:
+        for index, task in enumerate(tasks):
+            if (task.round, task.client) not in self._absent:
+                sink.result(index, self.answer(task))
 
 
 def weights_without(
     absent: set[tuple[int, int]], config: RunConfig, federation: Federation, network: Callable[[], nn.Module]
 ) -> dict[str, Tensor]:
     """What comes of a run in an engine of ours if these (round, client) do not answer."""
-    one = Run(config, federation, make_module(network, config.seed), strangers=True)
+    one = Run(config, federation, make_module(network, config.seed), untrusted=True)
     play([one], Without(network(), federation, absent), Silent())
     return {**one.state.params, **one.state.buffers}
 
 
 def answer(message: Message, payload: bytes, loss: float = 0.5) -> Message:
-    return reply_letter(message, Reply(payload, ClientState(), loss))
+    return answer_message(message, ClientResult(payload, loss=loss))
 
 
 def honest(message: Message, work: Work) -> bytes:
-    reply = read_reply(work(message))
-    assert isinstance(reply, Reply)
-    return reply.payload
+    payload = read_answer(work(message)).payload
+    assert payload is not None
+    return payload
 
 
 def framed(payload: bytes) -> bytes:
@@ -252,7 +251,7 @@ def test_what_a_client_raises_is_told_by_its_last_line(
     asked: list[Message] = []
 
     def note(message: Message, work: Work) -> Message:
-        if message.metadata.message_type == WORK:
+        if message.metadata.message_type == TRAIN:
             asked.append(message)
         return work(message)
 
@@ -266,7 +265,9 @@ def test_what_a_client_raises_is_told_by_its_last_line(
     assert f"round 1: the update of client {BAD} was refused: the client failed: MemoryError: no room" in caplog.text
 
 
-def test_a_lost_reply_is_missed_at_the_deadline(configure: Configure, play: Play, alike: Alike, others: Result) -> None:
+def test_a_lost_answer_is_missed_at_the_deadline(
+    configure: Configure, play: Play, alike: Alike, others: Result
+) -> None:
     courier = Courier(lambda round, message, work: None)
     began = time.monotonic()
     on_grid = play(configure(rounds=2), courier=courier, flower=HASTY)
@@ -285,7 +286,7 @@ def test_a_run_in_which_nobody_answers_ends_as_failed_and_says_so(configure: Con
         play(configure(rounds=1), courier=Courier(lose, frozenset(range(6))), flower=HASTY)
 
 
-def test_a_late_reply_is_counted_and_left_alone(
+def test_a_late_answer_is_counted_and_left_alone(
     configure: Configure,
     federation: Federation,
     play: Play,
@@ -344,7 +345,7 @@ class Unreadable(InProcessGrid):
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         names = list(message_ids)
-        bad = [name for name in names if name in self._waiting and self._is(self._waiting[name], WORK, BAD)]
+        bad = [name for name in names if name in self._waiting and self._is(self._waiting[name], TRAIN, BAD)]
         if bad:
             if len(names) == 1:
                 del self._waiting[names[0]]
@@ -352,7 +353,7 @@ class Unreadable(InProcessGrid):
         found = list(super().pull_messages(names))
         for message in found:
             if message.metadata.message_type == HELLO and message.metadata.src_node_id == 1:
-                message.metadata.__dict__["_reply_to_message_id"] = "a letter that nobody wrote"
+                message.metadata.__dict__["_reply_to_message_id"] = "a message that nobody sent"
         return found
 
     def _is(self, message: Message, kind: str, client: int) -> bool:

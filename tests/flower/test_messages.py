@@ -1,5 +1,7 @@
 """Messages: what comes from the other side is read as what it is, or said not to be that, whatever it is."""
 
+import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -7,35 +9,34 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from feddst.clients.task import Failure, Reply
-from feddst.core import ClientPlan, ClientState, LocalTraining
+from feddst.core import ClientPlan, LocalTraining
 from feddst.errors import WireError
 from feddst.flower import InProcessGrid
 from feddst.flower.messages import (
     HELLO,
     STYPE,
-    WORK,
+    TRAIN,
     Introduction,
-    diverged_letter,
-    hello_letter,
-    introduction_letter,
+    answer_message,
+    hello_message,
+    introduction_message,
+    read_answer,
     read_introduction,
-    read_reply,
-    read_work,
-    reply_letter,
-    work_letter,
+    read_task_message,
+    task_message,
 )
-from feddst.flower.orders import Orders
-from feddst.wire import WireConfig
+from feddst.flower.tasks import write_task
+from feddst.wire import ClientResult, ClientTask
+from feddst.wire import Message as Broadcast
 
-ORDERS = Orders("ab12", 3, 7, ClientPlan(LocalTraining()), WireConfig())
+TASK = ClientTask(3, 7, ClientPlan(LocalTraining()), Broadcast(b"broadcast"))
 
 
 @pytest.fixture
-def letter() -> Message:
-    """Work for node 5, on its way."""
+def asked() -> Message:
+    """A task for node 5, on its way."""
     grid = InProcessGrid(ClientApp(), 1)
-    message = work_letter(5, b"broadcast", ORDERS, 60)
+    message = task_message(5, "ab12", TASK, 60)
     grid.push_messages([message])
     return message
 
@@ -48,20 +49,30 @@ def loss(value: Any = 0.5) -> MetricRecord:
     return MetricRecord({"loss": value})
 
 
-def test_work_comes_through(letter: Message) -> None:
-    assert read_work(letter) == (ORDERS, b"broadcast")
-    assert (letter.metadata.dst_node_id, letter.metadata.message_type, letter.metadata.ttl) == (5, WORK, 60)
+def assert_failed(found: ClientResult, reason: str, *, diverged: bool) -> None:
+    """Nothing came but this: a failure's loss is NaN, which is equal to nothing."""
+    assert replace(found, loss=0.0) == replace(ClientResult.failed(reason, diverged=diverged), loss=0.0)
+    assert math.isnan(found.loss)
 
 
-def test_a_reply_comes_through(letter: Message) -> None:
-    found = read_reply(reply_letter(letter, Reply(b"update", ClientState(), 0.25)))
-    assert found == Reply(b"update", ClientState(), 0.25)
+def test_a_task_comes_through(asked: Message) -> None:
+    run, task = read_task_message(asked)
+    assert run == "ab12"
+    assert (task.client, task.seed, task.plan, task.wire) == (3, 7, TASK.plan, TASK.wire)
+    assert write_task(run, task) == write_task("ab12", TASK)
+    assert (task.message.payload, task.message.held) == (b"broadcast", b"")
+    assert (asked.metadata.dst_node_id, asked.metadata.message_type, asked.metadata.ttl) == (5, TRAIN, 60)
 
 
-def test_an_introduction_comes_through(letter: Message) -> None:
-    message = hello_letter(9, 60)
+def test_an_answer_comes_through(asked: Message) -> None:
+    found = read_answer(answer_message(asked, ClientResult(b"update", loss=0.25)))
+    assert found == ClientResult(b"update", loss=0.25)
+
+
+def test_an_introduction_comes_through(asked: Message) -> None:
+    message = hello_message(9, 60)
     assert (message.metadata.dst_node_id, message.metadata.message_type) == (9, HELLO)
-    assert read_introduction(introduction_letter(letter, Introduction(4, 300))) == Introduction(4, 300)
+    assert read_introduction(introduction_message(asked, Introduction(4, 300))) == Introduction(4, 300)
 
 
 @pytest.mark.parametrize(
@@ -69,24 +80,24 @@ def test_an_introduction_comes_through(letter: Message) -> None:
     [
         {},
         {"payload": payload()},
-        {"orders": ConfigRecord({"json": "{}"}), "payload": payload()},
-        {"orders": ConfigRecord({"json": 5}), "payload": payload()},
-        {"orders": ConfigRecord({"text": "{}"}), "payload": payload()},
-        {"orders": MetricRecord({"json": 5}), "payload": payload()},
-        {"orders": payload(), "payload": payload()},
+        {"task": ConfigRecord({"json": "{}"}), "payload": payload()},
+        {"task": ConfigRecord({"json": 5}), "payload": payload()},
+        {"task": ConfigRecord({"text": "{}"}), "payload": payload()},
+        {"task": MetricRecord({"json": 5}), "payload": payload()},
+        {"task": payload(), "payload": payload()},
     ],
-    ids=["nothing", "no orders", "empty orders", "a number", "another name", "metrics", "an array"],
+    ids=["nothing", "no task", "an empty task", "a number", "another name", "metrics", "an array"],
 )
-def test_work_without_orders_is_refused(records: dict[str, Any]) -> None:
+def test_a_message_without_a_task_is_refused(records: dict[str, Any]) -> None:
     InProcessGrid(ClientApp(), 1)
     with pytest.raises(WireError):
-        read_work(Message(RecordDict(records), 1, WORK))
+        read_task_message(Message(RecordDict(records), 1, TRAIN))
 
 
-def test_orders_without_a_payload_are_refused(letter: Message) -> None:
-    del letter.content["payload"]
+def test_a_task_without_a_payload_is_refused(asked: Message) -> None:
+    del asked.content["payload"]
     with pytest.raises(WireError, match="has no payload"):
-        read_work(letter)
+        read_task_message(asked)
 
 
 @pytest.mark.parametrize(
@@ -116,10 +127,9 @@ def test_orders_without_a_payload_are_refused(letter: Message) -> None:
         "another name",
     ],
 )
-def test_a_reply_without_a_payload_is_a_failure(letter: Message, records: dict[str, Any]) -> None:
-    found = read_reply(Message(RecordDict(records), reply_to=letter))
-    assert isinstance(found, Failure)
-    assert found.reason == "the message has no payload"
+def test_an_answer_without_a_payload_is_a_failure(asked: Message, records: dict[str, Any]) -> None:
+    found = read_answer(Message(RecordDict(records), reply_to=asked))
+    assert (found.payload, found.worked, found.failure) == (None, False, "the message has no payload")
     arrays = [array for record in records.values() if isinstance(record, ArrayRecord) for array in record.values()]
     assert found.size == sum(len(array.data) for array in arrays)
 
@@ -140,16 +150,16 @@ def test_a_reply_without_a_payload_is_a_failure(letter: Message, records: dict[s
     ],
     ids=["nothing", "empty", "another", "nan", "inf", "a list", "a huge number", "a text", "a config", "an array"],
 )
-def test_a_reply_without_a_loss_is_a_failure_of_its_size(letter: Message, records: dict[str, Any]) -> None:
-    found = read_reply(Message(RecordDict({"payload": payload(b"12345"), **records}), reply_to=letter))
-    assert isinstance(found, Failure)
-    assert found.reason.startswith("its loss is")
-    assert (found.size, found.sent) == (5, True)
+def test_an_answer_without_a_loss_is_a_failure_of_its_size(asked: Message, records: dict[str, Any]) -> None:
+    found = read_answer(Message(RecordDict({"payload": payload(b"12345"), **records}), reply_to=asked))
+    assert found.payload is None
+    assert found.failure.startswith("its loss is")
+    assert (found.size, found.asked) == (5, True)
 
 
-def test_an_empty_payload_is_left_to_the_wire_format(letter: Message) -> None:
-    found = read_reply(Message(RecordDict({"payload": payload(b""), "metrics": loss()}), reply_to=letter))
-    assert found == Reply(b"", ClientState(), 0.5)
+def test_an_empty_payload_is_left_to_the_wire_format(asked: Message) -> None:
+    found = read_answer(Message(RecordDict({"payload": payload(b""), "metrics": loss()}), reply_to=asked))
+    assert found == ClientResult(b"", loss=0.5)
 
 
 @pytest.mark.parametrize(
@@ -164,21 +174,22 @@ def test_an_empty_payload_is_left_to_the_wire_format(letter: Message) -> None:
         ("<class 'feddst.errors.DataError'>:<'no images'>", "the client failed: no images"),
     ],
 )
-def test_an_error_is_a_failure_that_says_how_it_ended(letter: Message, reason: str, said: str) -> None:
-    found = read_reply(Message(Error(3, reason), reply_to=letter))
-    assert isinstance(found, Failure)
-    assert found.reason.strip() == said.strip()
-    assert found.sent
+def test_an_error_is_a_failure_that_says_how_it_ended(asked: Message, reason: str, said: str) -> None:
+    found = read_answer(Message(Error(3, reason), reply_to=asked))
+    assert found.payload is None
+    assert found.failure.strip() == said.strip()
+    assert found.failure
+    assert found.asked
 
 
-def test_a_client_that_diverged_says_so(letter: Message) -> None:
-    found = read_reply(diverged_letter(letter, "client 7 diverged in round 2"))
-    assert found == Failure("client 7 diverged in round 2", diverged=True)
+def test_a_client_that_diverged_says_so(asked: Message) -> None:
+    told = answer_message(asked, ClientResult.failed("client 7 diverged in round 2", diverged=True))
+    assert_failed(read_answer(told), "client 7 diverged in round 2", diverged=True)
 
 
-def test_a_client_that_failed_has_not_diverged(letter: Message) -> None:
-    found = read_reply(Message(Error(3, "<class 'feddst.errors.DivergenceError'>:<'no'>"), reply_to=letter))
-    assert found == Failure("the client failed: no")
+def test_a_client_that_failed_has_not_diverged(asked: Message) -> None:
+    found = read_answer(Message(Error(3, "<class 'feddst.errors.DivergenceError'>:<'no'>"), reply_to=asked))
+    assert_failed(found, "the client failed: no", diverged=False)
 
 
 @pytest.mark.parametrize(
@@ -193,11 +204,13 @@ def test_a_client_that_failed_has_not_diverged(letter: Message) -> None:
         ArrayRecord([np.ones(2)]),
     ],
 )
-def test_whoever_does_not_introduce_himself_does_not_speak_our_language(letter: Message, record: Any) -> None:
-    said = Message(RecordDict({"metrics": record}), reply_to=letter)
-    assert read_introduction(said) == Failure("it does not speak feddst")
+def test_whoever_does_not_introduce_himself_does_not_speak_our_language(asked: Message, record: Any) -> None:
+    said = Message(RecordDict({"metrics": record}), reply_to=asked)
+    with pytest.raises(WireError, match=r"^it does not speak feddst$"):
+        read_introduction(said)
 
 
-def test_a_node_whose_app_fails_says_why(letter: Message) -> None:
-    said = read_introduction(Message(Error(3, "Traceback\nFlowerError: no partition-id"), reply_to=letter))
-    assert said == Failure("FlowerError: no partition-id")
+def test_a_node_whose_app_fails_says_why(asked: Message) -> None:
+    said = Message(Error(3, "Traceback\nFlowerError: no partition-id"), reply_to=asked)
+    with pytest.raises(WireError, match=r"^FlowerError: no partition-id$"):
+        read_introduction(said)

@@ -14,7 +14,7 @@ from feddst.data import Federation
 from feddst.engines import EngineConfig
 from feddst.errors import FlowerError
 from feddst.flower import FlowerConfig, InProcessGrid, Strategy, client_app
-from feddst.flower.messages import HELLO, WORK
+from feddst.flower.messages import HELLO, TRAIN
 from feddst.models import make_module
 from feddst.runtime import RunConfig
 from feddst.runtime.loop import Silent
@@ -42,7 +42,7 @@ class Moving(InProcessGrid):
     def _carry(self, message: Message, work: Work) -> Message | None:
         node = message.metadata.dst_node_id
         self.hellos += message.metadata.message_type == HELLO
-        if message.metadata.message_type == WORK:
+        if message.metadata.message_type == TRAIN:
             self.at_work.add(node)
         return work(message) if node in self._contexts else None
 
@@ -292,20 +292,20 @@ def test_without_patience_those_who_are_there_are_asked_all_the_same(
     assert on_grid.rows[0].clients == 6
 
 
-def test_orders_for_somebody_else_are_not_carried_out(
+def test_a_task_for_somebody_else_is_not_carried_out(
     configure: Configure, make_grid: Any, start: Callable[..., After], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Two nodes change places while a round is under way."""
 
     class Swapped(InProcessGrid):
         def _answer(self, message: Message) -> Message:
-            if message.metadata.message_type == WORK and message.metadata.dst_node_id in (1, 2):
+            if message.metadata.message_type == TRAIN and message.metadata.dst_node_id in (1, 2):
                 message.metadata.dst_node_id = 3 - message.metadata.dst_node_id
             return super()._answer(message)
 
     seen = start(make_grid(kind=Swapped), configure(rounds=1))
     assert (seen.rows[0].clients, seen.rows[0].refused) == (4, 2)
-    assert "these orders are for client 0, this is client 1" in caplog.text
+    assert "this task is for client 0, this is client 1" in caplog.text
 
 
 def test_in_flowers_own_loop_nodes_come_back_too(

@@ -20,7 +20,10 @@ from feddst.models import make_module
 from feddst.runtime import RunConfig
 from feddst.runtime.loop import Silent
 from feddst.runtime.metrics import Row
+from feddst.runtime.old_names import METHODS as CROSSED
 from feddst.runtime.storage import RunDirectory
+
+from ..runtime.conftest import Parts
 
 Configure = Callable[..., RunConfig]
 Play = Callable[..., Any]
@@ -37,7 +40,7 @@ def comparable(rows: list[Row]) -> list[Row]:
 
 
 @pytest.mark.parametrize("kind", ["reference", "native"])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [*METHODS, *CROSSED])
 def test_every_method_is_the_same_on_a_grid(
     method: str, kind: str, configure: Configure, federation: Federation, play: Play, alike: Alike, network: Any
 ) -> None:
@@ -47,6 +50,24 @@ def test_every_method_is_the_same_on_a_grid(
     assert alike(on_grid.weights[-1], expected.model.state_dict())
     assert comparable(on_grid.rows) == comparable(expected.rows)
     assert not alike(on_grid.weights[-1], make_module(network, 0).state_dict())
+
+
+@pytest.mark.parametrize("kind", ["reference", "native"])
+def test_clients_may_be_sent_different_masks(
+    kind: str,
+    configure: Configure,
+    federation: Federation,
+    play: Play,
+    alike: Alike,
+    network: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(METHODS, Parts.name, Parts)
+    config = configure(method=Parts.name, cohort__size=4, engine__kind=kind, wire__values="q8", wire__feedback=True)
+    expected = feddst.run(config, model=network, data=federation, watcher=Silent())
+    on_grid = play(config)
+    assert alike(on_grid.weights[-1], expected.model.state_dict())
+    assert comparable(on_grid.rows) == comparable(expected.rows)
 
 
 @pytest.mark.parametrize("kind", ["reference", "native"])
@@ -60,7 +81,7 @@ def test_every_method_is_the_same_on_a_grid(
         {"wire__mask": "bitmap", "wire__remember": 0, "local__epochs": 2},
         {"wire__values": "top8", "wire__feedback": True},
         {"wire__values": "q2", "wire__feedback": True, "method": "lotteryfl", "cohort__size": 4},
-        {"method": "feddst+fedprox", "cohort__stragglers": 0.5, "local__epochs": 3},
+        {"proximal__mu": 1.0, "cohort__stragglers": 0.5, "local__epochs": 3},
         {"cohort__sampling": "with-replacement", "cohort__size": 5},
         {"method": "lg-fedavg", "cohort__sampling": "with-replacement"},
         {"seed": 12345, "local__weigh_by": "batches", "growth__images": "last-batch"},

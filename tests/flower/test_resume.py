@@ -13,12 +13,12 @@ from feddst.data import Federation
 from feddst.errors import CheckpointError, OptionError, TrainingError
 from feddst.flower import FlowerConfig, Strategy
 from feddst.flower.memory import FileStore
-from feddst.flower.messages import WORK, read_work
+from feddst.flower.messages import TRAIN, read_task_message
 from feddst.runtime import RunConfig
 from feddst.runtime.lock import LOCK
 from feddst.runtime.loop import Silent
 from feddst.runtime.storage import RunDirectory
-from feddst.wire.header import read_header
+from feddst.wire.header import Header, read_header
 
 Configure = Callable[..., RunConfig]
 Play = Callable[..., Any]
@@ -32,12 +32,18 @@ class KilledError(BaseException):
     """Nothing that a program could catch by mistake."""
 
 
+def header_of(message: Message) -> Header:
+    """That of the broadcast in a task's message."""
+    _, task = read_task_message(message)
+    return read_header(memoryview(task.message.payload))[0]
+
+
 def killed_in(round: int, after: int) -> Callable[[Message, Work], Message]:
     """A courier that ends everything in a round, when so many clients have done their work."""
     done: list[Message] = []
 
     def carry(message: Message, work: Work) -> Message:
-        if message.metadata.message_type == WORK and read_header(memoryview(read_work(message)[1]))[0].round == round:
+        if message.metadata.message_type == TRAIN and header_of(message).round == round:
             if len(done) == after:
                 raise KilledError
             done.append(message)
@@ -116,8 +122,8 @@ def test_a_whole_mask_is_sent_to_everybody_after_a_restart(configure: Configure,
     masks: list[int] = []
 
     def note(message: Message, work: Work) -> Message:
-        if message.metadata.message_type == WORK:
-            masks.append(read_header(memoryview(read_work(message)[1]))[0].reference)
+        if message.metadata.message_type == TRAIN:
+            masks.append(header_of(message).reference)
         return work(message)
 
     resumed = play(config, out=tmp_path / "run", resume=True, courier=note)
@@ -199,7 +205,7 @@ def test_two_servers_do_not_write_to_one_directory(configure: Configure, play: P
     config, refused = configure(rounds=2), list[str]()
 
     def intrude(message: Message, work: Work) -> Message:
-        if message.metadata.message_type == WORK and not refused:
+        if message.metadata.message_type == TRAIN and not refused:
             with pytest.raises(CheckpointError) as caught:
                 play(config, out=tmp_path / "run", resume=True)
             refused.append(str(caught.value))

@@ -8,7 +8,7 @@ from flwr.app import Message
 
 from feddst.data import Federation
 from feddst.flower.message_client import AT_ONCE
-from feddst.flower.messages import WORK
+from feddst.flower.messages import TRAIN
 from feddst.runtime import RunConfig
 
 CLIENTS = 60
@@ -23,7 +23,7 @@ def test_updates_are_added_up_as_they_come(
     def count(message: Message, work: Callable[[Message], Message]) -> Message:
         nonlocal most
         reply = work(message)
-        if message.metadata.message_type == WORK:
+        if message.metadata.message_type == TRAIN:
             there.append(weakref.ref(reply))
             most = max(most, sum(each() is not None for each in there))
         return reply

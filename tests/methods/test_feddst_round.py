@@ -32,13 +32,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from feddst.clients.client import finished
 from feddst.clients.reference import train_client
 from feddst.clients.steps import Readjust
-from feddst.clients.task import Job
-from feddst.core import InitialModel, Layer, LocalTraining, ServerState, SparseSum, Update
+from feddst.core import Examples, InitialModel, Layer, LocalTraining, ServerState, SparseSum, Update
 from feddst.methods import FedDST
 from feddst.models import initial_model
 from feddst.sparsity import Sparsity, Timetable
+from feddst.wire import ClientTask, Message, Reference
 
 METHOD = FedDST(
     local=LocalTraining(epochs=1, batch=8, lr=0.5, momentum=0.9, l2=0.0),
@@ -61,9 +62,10 @@ def network() -> nn.Sequential:
 
 
 def client(state: ServerState, which: int, images: int) -> Update:
-    inputs, labels = torch.ones(images, 2), torch.full((images,), which)
-    job = Job(which, state.seed, METHOD.broadcast(state), METHOD.plan(state, which), inputs, labels)
-    return train_client(network(), job).update
+    examples = Examples(torch.ones(images, 2), torch.full((images,), which))
+    message = Message().read_as(Reference(METHOD.broadcast(state, which)))
+    task = ClientTask(which, state.seed, METHOD.plan(state, which), message, examples)
+    return finished(train_client(network(), task))[0]
 
 
 def entries(update: Update, name: str) -> dict[str, float]:

@@ -1,8 +1,8 @@
 """The server's adaptive steps, three of them by hand, on dense and on sparse updates."""
 
 import math
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import replace
+from typing import Literal
 
 import pytest
 import torch
@@ -16,17 +16,20 @@ from feddst.methods import (
     FedAvgM,
     FedAvgMServer,
     FedDST,
-    FedDSTAdam,
     FedYogi,
-    ServerMomentum,
+    LGFedAvg,
+    LotteryFL,
+    PruneFL,
+    Reconfiguration,
+    ServerOptimizer,
 )
-from feddst.methods.fedopt import FedOpt
 from feddst.sparsity import Sparsity
 
 MODEL = InitialModel(
     params={"w": torch.tensor([[4.0, -3.0], [2.0, -1.0]]), "b": torch.tensor([0.5])}, layers=(Layer("w", (2, 2), 1),)
 )
 OPTIONS = Adaptive(lr=0.1, beta1=0.9, beta2=0.99, tau=0.001)
+ADAM = ServerOptimizer("adam")
 
 
 def round_with(
@@ -60,13 +63,13 @@ def by_hand(kind: str, changes: list[float]) -> float:
 @pytest.mark.parametrize(
     ("method", "kind"),
     [
-        (FedAdagrad(adaptive=replace(OPTIONS, beta1=0.0)), "adagrad"),
+        (FedAdagrad(adaptive=OPTIONS), "adagrad"),
         (FedAdam(adaptive=OPTIONS), "adam"),
         (FedYogi(adaptive=OPTIONS), "yogi"),
     ],
     ids=["adagrad", "adam", "yogi"],
 )
-def test_three_steps_by_hand(method: FedOpt, kind: str) -> None:
+def test_three_steps_by_hand(method: FedAvg, kind: str) -> None:
     state = method.init(MODEL, seed=0)
     changes = [0.25, -0.5, 0.125]
     for delta in changes:
@@ -82,7 +85,7 @@ def test_the_three_differ() -> None:
 
 
 def test_what_leaves_the_mask_starts_anew() -> None:
-    method = FedDSTAdam(sparsity=Sparsity(0.5), adaptive=OPTIONS)
+    method = FedDST(server=ADAM, sparsity=Sparsity(0.5), adaptive=OPTIONS)
     state = method.init(MODEL, seed=0)
     assert state.masks["w"].tolist() == [[True, True], [False, False]]
     state = round_with(method, state, [5, -4], 0.5)
@@ -97,7 +100,7 @@ def test_what_leaves_the_mask_starts_anew() -> None:
 
 
 def test_what_enters_may_begin_with_the_mean_of_its_layer() -> None:
-    method = FedDSTAdam(sparsity=Sparsity(0.5), adaptive=replace(OPTIONS, entering="layer"))
+    method = FedDST(server=ADAM, sparsity=Sparsity(0.5), adaptive=replace(OPTIONS, entering="layer"))
     state = round_with(method, method.init(MODEL, seed=0), [5, -5], 0.5)  # by 1 and 2, so that v is 0.01 and 0.04
     v = state.extra["v/w"]
     assert v.flatten().tolist() == pytest.approx([0.01, 0.04, 0.025, 0.025], abs=1e-6)
@@ -112,14 +115,14 @@ def test_what_enters_may_begin_with_the_mean_of_its_layer() -> None:
 
 
 def test_a_layer_without_weights_has_no_mean_to_begin_with() -> None:
-    method = FedDSTAdam(sparsity=Sparsity(0.5), adaptive=replace(OPTIONS, entering="layer"))
+    method = FedDST(server=ADAM, sparsity=Sparsity(0.5), adaptive=replace(OPTIONS, entering="layer"))
     state = method.init(MODEL, seed=0)
     kept = method.forget(state.extra, {"w": torch.zeros(2, 2, dtype=torch.bool)})
     assert kept["v/w"].flatten().tolist() == pytest.approx([1e-6] * 4)
 
 
 def test_a_weight_that_nobody_holds_does_not_move() -> None:
-    method = FedDSTAdam(sparsity=Sparsity(0.5), adaptive=OPTIONS)
+    method = FedDST(server=ADAM, sparsity=Sparsity(0.5), adaptive=OPTIONS)
     state = method.init(MODEL, seed=0)
     stepped, _ = method.step(state, _one_holder(state))
     assert stepped["w"][0, 1].item() == -3
@@ -135,7 +138,7 @@ def _one_holder(state: ServerState) -> SparseSum:
 
 def test_momentum_on_the_server_is_not_momentum_on_the_client() -> None:
     """The same two answers: the client's method takes the mean, the server's adds what it was moving at."""
-    server, client = FedAvgMServer(server=ServerMomentum(beta=0.5)), FedAvgM(local=LocalTraining(momentum=0.5))
+    server, client = FedAvgMServer(server=ServerOptimizer("momentum", 0.5)), FedAvgM(local=LocalTraining(momentum=0.5))
     ends = []
     methods: list[FedAvg] = [server, client]
     for method in methods:
@@ -147,12 +150,53 @@ def test_momentum_on_the_server_is_not_momentum_on_the_client() -> None:
     assert client.plan(client.init(MODEL, 0), 0).local.momentum == 0.5
 
 
-def test_any_optimizer_composes_with_any_sparse_method() -> None:
-    @dataclass(frozen=True)
-    class Both(FedAdagrad, FedDST):
-        name: ClassVar[str] = "both"
-
-    method = Both(sparsity=Sparsity(0.5), adaptive=replace(OPTIONS, beta1=0.0))
+@pytest.mark.parametrize("kind", ["adagrad", "adam", "yogi"])
+def test_any_optimizer_steps_for_any_sparse_method(kind: Literal["adagrad", "adam", "yogi"]) -> None:
+    method = FedDST(sparsity=Sparsity(0.5), server=ServerOptimizer(kind), adaptive=OPTIONS)
     state = round_with(method, method.init(MODEL, seed=0), [5, -4], 1.5)
     assert int(state.masks["w"].sum()) == 2
-    assert state.params["b"].item() == pytest.approx(by_hand("adagrad", [1.0]), rel=1e-4)
+    assert state.params["b"].item() == pytest.approx(by_hand(kind, [1.0]), rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["momentum", "adagrad", "adam", "yogi"])
+def test_layers_that_stay_with_clients_are_not_stepped_on(kind: Literal["momentum", "adagrad", "adam", "yogi"]) -> None:
+    params = {"a": torch.tensor([[4.0, -3.0]]), "b": torch.tensor([[2.0, -1.0]])}
+    layers = (Layer("a", (1, 2)), Layer("b", (1, 2)))
+    method = LGFedAvg(server=ServerOptimizer(kind), adaptive=OPTIONS)
+    state = method.init(InitialModel(params, layers), seed=0)
+    for r in (1, 2):
+        total = SparseSum({})
+        total.add(Update(0, r, 1, {"b": torch.tensor([[3.0, -1.0]])}))
+        state = method.aggregate(state, total)
+    assert torch.equal(state.params["a"], params["a"])
+    assert state.params["b"][0, 0] > 2
+    assert state.params["b"][0, 1] == -1
+    assert set(method.broadcast(state, 0).params) == {"b"}
+
+
+def test_what_a_lottery_begins_with_is_kept_beside_what_the_server_keeps() -> None:
+    method = LotteryFL(server=ADAM, adaptive=OPTIONS)
+    state = method.init(MODEL, seed=0)
+    assert {"initial/w", "initial/b", "m/w", "v/w", "m/b", "v/b"} == set(state.extra)
+    after, _ = method.step(state, _nobody(state))
+    assert all(torch.equal(after[name], value) for name, value in state.params.items())
+
+
+def test_the_first_weights_that_prunefl_finds_are_taken_over_whole() -> None:
+    method = PruneFL(server=ADAM, adaptive=OPTIONS, prunefl=Reconfiguration(layer_times="equal"))
+    state = method.init(MODEL, seed=0)
+    total = SparseSum(state.masks)
+    kept = {"w": torch.tensor([[1.0, 0.0], [1.0, 1.0]]), "b": torch.ones(1)}
+    params = {"w": torch.tensor([7.0, 0.0, 6.0, 5.0]), "b": torch.tensor([1.5])}
+    total.add(Update(0, 0, 1, params, extra={"kept": kept}))
+    after = method.aggregate(state, total)
+    assert after.params["w"].tolist() == [[7, 0], [6, 5]]
+    assert after.params["b"].tolist() == [1.5]
+    assert after.masks["w"].tolist() == [[True, False], [True, True]]
+
+
+def _nobody(state: ServerState) -> SparseSum:
+    """Clients that send what they were sent."""
+    total = SparseSum({})
+    total.add(Update(0, 1, 1, dict(state.params)))
+    return total

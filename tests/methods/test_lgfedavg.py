@@ -29,7 +29,7 @@ def test_only_what_is_shared_travels_and_is_averaged() -> None:
     method = LGFedAvg()
     state = method.init(MODEL, seed=0)
     assert method.plan(state, 0).keep == {"a", "norm"}
-    sent = method.broadcast(state)
+    sent = method.broadcast(state, 0)
     assert set(sent.params) == {"z"}
     assert set(sent.buffers) == {"seen"}
     total = SparseSum({})

@@ -11,13 +11,13 @@ from feddst.clients.steps import LotteryPruning
 from feddst.clients.steps.lottery import kept_masks, own_masks
 from feddst.core import (
     ClientState,
+    Examples,
     InitialModel,
     Layer,
     ServerState,
     SparseSum,
     Update,
     count_active,
-    generator,
     packed,
     positions_of,
 )
@@ -31,7 +31,7 @@ from feddst.runtime.metrics import Row
 from feddst.runtime.run import Run
 from feddst.runtime.storage import RunDirectory
 from feddst.sparsity import Sparsity
-from feddst.wire import Asked, Reference, WireConfig, decode_update, encode_update, largest_update
+from feddst.wire import ClientTask, Message, Reference, decode_update, encode_update, largest_update
 
 MODEL = InitialModel(
     params={"w": torch.tensor([[4.0, -3.0], [2.0, -1.0]]), "b": torch.tensor([0.5])}, layers=(Layer("w", (2, 2), 1),)
@@ -48,7 +48,7 @@ def answer(state: ServerState, w: Tensor, mask: list[list[int]], b: float, weigh
 def test_clients_are_told_to_look_for_a_ticket() -> None:
     state = METHOD.init(MODEL, seed=0)
     assert not state.masks
-    assert not METHOD.broadcast(state).masks
+    assert not METHOD.broadcast(state, 0).masks
     assert METHOD.plan(state, 0).step(LotteryPruning) == LotteryPruning(0.7, 0.3, 0.1, {"w": 2})
 
 
@@ -76,13 +76,15 @@ def test_a_clients_own_model_is_the_servers_under_its_mask() -> None:
 
 def test_a_mask_below_its_budget_or_of_another_layer_is_refused() -> None:
     state = METHOD.init(MODEL, seed=0)
-    reference, plan = Reference(METHOD.broadcast(state)), METHOD.plan(state, 0)
-    asked = Asked(reference, plan, 0, 100)
+    message = Message().read_as(Reference(METHOD.broadcast(state, 0)))
+    images = Examples(labels=torch.zeros(100, dtype=torch.int64))
+    task = ClientTask(0, 0, METHOD.plan(state, 0), message, images)
+    assert task.largest_weight == 90  # a tenth is held out
 
     def sent(update: Update) -> Update:
-        payload = encode_update(update, reference, plan, WireConfig(), generator(0, "test"))
-        assert len(payload) <= largest_update(asked, WireConfig())
-        return decode_update(payload, asked)
+        payload = encode_update(update, task)
+        assert len(payload) <= largest_update(task)
+        return decode_update(payload, task)
 
     fine = sent(answer(state, MODEL.params["w"], [[1, 0], [0, 1]], b=1.0))
     assert fine.masks is not None

@@ -1,8 +1,5 @@
 """Each method's own step, on a few weights worked out by hand."""
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import pytest
 import torch
 from hypothesis import given
@@ -27,10 +24,9 @@ from feddst.methods import (
     FedAvgM,
     FedAvgMServer,
     FedDST,
-    FedDSTProx,
     FedProx,
     RandomMask,
-    ServerMomentum,
+    ServerOptimizer,
 )
 from feddst.sparsity import Sparsity, Timetable
 
@@ -61,7 +57,7 @@ def test_fedavg_takes_the_weighted_mean() -> None:
 
 
 def test_server_momentum_adds_up_over_rounds() -> None:
-    method = FedAvgMServer(server=ServerMomentum(beta=0.5))
+    method = FedAvgMServer(server=ServerOptimizer("momentum", 0.5))
     state = method.init(MODEL, seed=0)
     # b = 0.5. Round 1: Δ = 1 − 0.5, v = 0.5, b = 1. Round 2: clients send 2, Δ = 1, v = 0.25 + 1, b = 2.25.
     state = aggregate(method, state, answer(state, [[4, -3], [2, -1]], 1.0))
@@ -74,7 +70,7 @@ def test_server_momentum_adds_up_over_rounds() -> None:
 
 def test_client_momentum_and_server_momentum_are_two_things() -> None:
     assert METHODS["fedavg"].pins == {"local.momentum": 0.0}
-    assert METHODS["fedavgm-server"].pins == {"local.momentum": 0.0}
+    assert METHODS["fedavgm-server"].pins == {"local.momentum": 0.0, "server.optimizer": "momentum"}
     assert METHODS["fedavgm"].pins == {}
     assert FedAvgM().plan(FedAvgM().init(MODEL, 0), 0).local.momentum == 0.9
 
@@ -84,8 +80,10 @@ def test_fedprox_asks_for_the_proximal_term_and_takes_partial_work() -> None:
     plan = method.plan(method.init(MODEL, 0), 0)
     assert plan.step(Proximal) == Proximal(mu=0.3)
     assert plan.shortened(3).local.epochs == 3
-    assert FedProx.accepts_partial
-    assert not FedAvgM.accepts_partial
+    assert method.accepts_partial
+    assert FedProx(proximal=Proximal(mu=0.0)).accepts_partial
+    assert not FedAvgM().accepts_partial
+    assert FedAvgM().plan(method.init(MODEL, 0), 0).step(Proximal) is None
 
 
 def test_randommask_keeps_the_largest_initial_weights_for_ever() -> None:
@@ -110,12 +108,12 @@ def test_feddst_readjusts_when_the_timetable_says() -> None:
     assert (orders[2].drop, orders[2].budgets, orders[2].epoch) == ({"w": 1}, {"w": 2}, 10)
 
 
-def test_feddst_with_fedprox_is_both() -> None:
-    method = FedDSTProx(sparsity=Sparsity(0.5), readjust=Timetable(alpha=0.5, every=1), proximal=Proximal(mu=2.0))
+def test_feddst_with_a_proximal_term_is_both() -> None:
+    method = FedDST(sparsity=Sparsity(0.5), readjust=Timetable(alpha=0.5, every=1), proximal=Proximal(mu=2.0))
     plan = method.plan(method.init(MODEL, 0), 0)
     assert plan.step(Readjust) is not None
     assert plan.step(Proximal) == Proximal(mu=2.0)
-    assert FedDSTProx.accepts_partial
+    assert method.accepts_partial
 
 
 def test_feddst_refuses_a_readjustment_after_the_last_epoch() -> None:
@@ -138,11 +136,7 @@ def test_ties_at_the_server_go_to_what_was_held_before() -> None:
 
 
 def test_server_momentum_and_feddst_compose() -> None:
-    @dataclass(frozen=True)
-    class Both(FedAvgMServer, FedDST):
-        name: ClassVar[str] = "both"
-
-    method = Both(sparsity=Sparsity(0.5), server=ServerMomentum(beta=0.5))
+    method = FedDST(sparsity=Sparsity(0.5), server=ServerOptimizer("momentum", 0.5))
     state = method.init(MODEL, seed=0)
     for sent in (1.0, 2.0):
         state = aggregate(method, state, answer(state, [[4, -3], [0, 0]], sent))

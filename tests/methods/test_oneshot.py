@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import feddst
+from feddst.clients.client import finished
 from feddst.clients.reference import train_client
-from feddst.clients.task import Job
 from feddst.core import (
+    Examples,
     InitialModel,
     Layer,
     LocalTraining,
@@ -35,12 +36,13 @@ from feddst.methods.oneshot import OneShotPruning
 from feddst.models import initial_model, make_module
 from feddst.options import updated
 from feddst.runtime import Result, RunConfig, run
-from feddst.runtime.config import refuse_ineffective
+from feddst.runtime.config import config_of, refuse_ineffective
 from feddst.runtime.loop import Silent
 from feddst.runtime.metrics import GIB, Row
 from feddst.runtime.run import Run
 from feddst.runtime.storage import RunDirectory
 from feddst.sparsity import Sparsity
+from feddst.wire import ClientTask, MaskFacts, Message, Reference, model_layout
 from feddst.wire.header import SIZE as HEADER
 
 BOTH = pytest.mark.parametrize("method", ["snip", "grasp"])
@@ -83,8 +85,12 @@ def slope(function: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
 def reported(method: OneShotPruning, module: nn.Sequential) -> tuple[ServerState, Tensors]:
     """The state before round 0, and what a client reports in it."""
     state = method.init(initial_model(module), seed=0)
-    job = Job(0, 0, method.broadcast(state), method.plan(state, 0), IMAGES, LABELS)
-    update = train_client(module, job).update
+    sent = method.broadcast(state, 0)
+    # Float64 is not sent as bytes, and so has no layout of its own.
+    facts = MaskFacts(sent.masks, model_layout({name: value.float() for name, value in sent.params.items()}, {}))
+    message = Message().read_as(Reference(sent, facts))
+    task = ClientTask(0, 0, method.plan(state, 0), message, Examples(IMAGES, LABELS))
+    update, _ = finished(train_client(module, task))
     assert not update.params
     assert not update.buffers
     return state, update.extra[method.report.kind]
@@ -345,7 +351,7 @@ def test_a_mask_that_would_keep_nothing_is_refused() -> None:
     with pytest.raises(OptionError, match=r"oneshot.kept is S and sparsity.level is 0: no weight would be kept"):
         feddst.configure(method="grasp", oneshot={"kept": "S"}, sparsity={"level": 0.0})
     with pytest.raises(OptionError, match=r"oneshot.scope has no effect on randommask"):
-        refuse_ineffective(["randommask"], {"oneshot.scope": "layer"})
+        refuse_ineffective([config_of({"method": "randommask"})], {"oneshot.scope": "layer"})
 
 
 # Whole runs

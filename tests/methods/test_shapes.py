@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from feddst.clients.steps import Report
-from feddst.core import Broadcast, ClientPlan, InitialModel, ServerState, SparseSum, masked
+from feddst.core import Aggregator, Broadcast, ClientPlan, InitialModel, ServerState, masked
 from feddst.data import Dataset
 from feddst.methods import METHODS, FedAvgM
 from feddst.models import make_module
@@ -44,8 +44,8 @@ class Toy(FedAvgM):
     def cohort(self, state: ServerState, sampled: np.ndarray[Any, np.dtype[np.int64]]) -> list[int]:
         return super().cohort(state, sampled[:1] if state.round == 0 else sampled)
 
-    def broadcast(self, state: ServerState) -> Broadcast:
-        sent, kept = super().broadcast(state), HEAD if state.round else frozenset()
+    def broadcast(self, state: ServerState, client: int) -> Broadcast:
+        sent, kept = super().broadcast(state, client), HEAD if state.round else frozenset()
         params = {name: value for name, value in sent.params.items() if name not in kept}
         return replace(sent, params=params, masks={name: m for name, m in sent.masks.items() if name in params})
 
@@ -54,7 +54,7 @@ class Toy(FedAvgM):
             return ClientPlan(self.local, (Report("gradient"),), train=False)
         return ClientPlan(self.local, keep=HEAD)
 
-    def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:
+    def aggregate(self, state: ServerState, total: Aggregator) -> ServerState:
         if state.round > 0:
             return state.next(params={**state.params, **total.mean()})
         scores = {name: state.params[name] * g for name, g in total.mean("gradient").items()}

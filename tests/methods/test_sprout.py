@@ -12,7 +12,7 @@ import feddst
 from feddst.core import InitialModel, Layer, ServerState, SparseSum, Update, count_active
 from feddst.data import Dataset
 from feddst.errors import OptionError
-from feddst.methods import Adaptive, Sprout, SproutAdam, Sprouting
+from feddst.methods import Adaptive, ServerOptimizer, Sprout, Sprouting
 from feddst.methods.sprout import between, deal, expected_movement, scarcity, spare
 from feddst.sparsity import Distribution, Sparsity
 
@@ -218,7 +218,7 @@ def test_all_is_dealt_and_nobody_gets_more_than_there_is_room_for(parts: list[tu
 
 def test_adam_forgets_what_has_left_and_movement_too() -> None:
     sprout = moving(0.5, "erk", alpha=0.5, drop="movement")
-    method = SproutAdam(sparsity=sprout.sparsity, sprout=sprout.sprout)
+    method = replace(sprout, server=ServerOptimizer("adam"))
     state = round_of(method, round_of(method, method.init(model(), seed=0)))
     before, state = state, round_of(method, state)
     for name, mask in state.masks.items():
@@ -233,7 +233,7 @@ def test_adam_forgets_what_has_left_and_movement_too() -> None:
 
 def test_with_adam_new_weights_may_begin_as_the_others_are() -> None:
     sprout = moving(0.5, "erk", alpha=0.5)
-    method = SproutAdam(sparsity=sprout.sparsity, sprout=sprout.sprout, adaptive=Adaptive(entering="layer"))
+    method = replace(sprout, server=ServerOptimizer("adam"), adaptive=Adaptive(entering="layer"))
     before = round_of(method, round_of(method, method.init(model(), seed=0)))
     state = round_of(method, before)
     for name, mask in state.masks.items():

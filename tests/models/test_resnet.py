@@ -2,13 +2,14 @@
 
 import torch
 
-from feddst.clients import Job
+from feddst.clients.client import finished
 from feddst.clients.reference import train_client
-from feddst.core import LocalTraining, SparseSum, count_active
+from feddst.core import Examples, LocalTraining, SparseSum, count_active
 from feddst.methods import FedDST
 from feddst.models import initial_model
 from feddst.models.resnet import resnet18
 from feddst.sparsity import Sparsity, Timetable
+from feddst.wire import ClientTask, Message, Reference
 
 
 def test_a_resnet_with_batchnorm_trains_sparsely_even_with_one_image_left_over() -> None:
@@ -19,9 +20,11 @@ def test_a_resnet_with_batchnorm_trains_sparsely_even_with_one_image_left_over()
     state = method.init(initial_model(module), seed=0)
     total = SparseSum(state.masks)
     for client in range(2):
-        inputs, labels = torch.randn(9, 3, 8, 8), torch.randint(0, 4, (9,))
-        job = Job(client, 0, method.broadcast(state), method.plan(state, client), inputs, labels)
-        total.add(train_client(module, job).update)
+        examples = Examples(torch.randn(9, 3, 8, 8), torch.randint(0, 4, (9,)))
+        message = Message().read_as(Reference(method.broadcast(state, client)))
+        task = ClientTask(client, 0, method.plan(state, client), message, examples)
+        update, _ = finished(train_client(module, task))
+        total.add(update)
     after = method.aggregate(state, total)
     assert len(after.masks) == 21  # 1 stem + 16 block + 3 shortcut convolutions, and the linear layer
     assert not any("norm" in name for name in after.masks)

@@ -1,15 +1,18 @@
 """Runs small enough to be made and killed many times over."""
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from feddst.core import Aggregator, Broadcast, InitialModel, ServerState, Tensors
 from feddst.data import Dataset
-from feddst.options import updated
+from feddst.methods import FedAvgM
 from feddst.runtime import RunConfig
+from feddst.runtime.config import config_of
 
 SMALL = {
     "rounds": 6,
@@ -32,6 +35,35 @@ def small_network() -> nn.Sequential:
     return nn.Sequential(nn.Flatten(), nn.Linear(36, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Linear(12, 4))
 
 
+def quarter_of(value: Tensor) -> Tensor:
+    """In which quarter of its tensor each entry lies, 0 to 3."""
+    return (4 * torch.arange(value.numel()) // value.numel()).view(value.shape)
+
+
+@dataclass(frozen=True)
+class Parts(FedAvgM):
+    """The server keeps all weights, and sends each client a part of them.
+
+    Clients with an even number get the first three quarters of each layer, the others its last half: the third quarter
+    goes to both.
+    """
+
+    name: ClassVar[str] = "parts"
+
+    def init(self, model: InitialModel, seed: int) -> ServerState:
+        quarters = {layer.name: quarter_of(model.params[layer.name]) for layer in model.layers}
+        masks = {f"0/{name}": quarter < 3 for name, quarter in quarters.items()}
+        masks |= {f"1/{name}": quarter >= 2 for name, quarter in quarters.items()}
+        return replace(super().init(model, seed), extra=masks)
+
+    def broadcast(self, state: ServerState, client: int) -> Broadcast:
+        masks = {name[2:]: mask for name, mask in state.extra.items() if name.startswith(f"{client % 2}/")}
+        return Broadcast(state.round, state.params, state.buffers, masks)
+
+    def mean(self, state: ServerState, total: Aggregator, otherwise: Tensors | None = None) -> Tensors:
+        return total.mean(otherwise=state.params)
+
+
 @pytest.fixture
 def small_data() -> Dataset:
     draws = torch.Generator().manual_seed(3)
@@ -45,6 +77,6 @@ def small_data() -> Dataset:
 def small_config() -> Callable[..., RunConfig]:
     def make(**changes: Any) -> RunConfig:
         named = {name.replace("__", "."): value for name, value in changes.items()}
-        return updated(RunConfig(), {**SMALL, **named})
+        return config_of({**SMALL, **named})
 
     return make

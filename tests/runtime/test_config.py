@@ -10,9 +10,9 @@ import torch
 from feddst.core import InitialModel, Layer
 from feddst.errors import OptionError
 from feddst.methods import METHODS, Card, FedAvg, FedDST, LGFedAvg
-from feddst.options import updated
+from feddst.options import dotted, updated
 from feddst.runtime import RunConfig, toml
-from feddst.runtime.config import differences, make_method, refuse_ineffective
+from feddst.runtime.config import config_of, differences, make_method, refuse_ineffective
 
 
 def configured(**changes: Any) -> RunConfig:
@@ -42,7 +42,7 @@ def test_methods_get_their_groups_and_keep_their_pins() -> None:
         ({"rounds": 0}, "the run would never stop"),
         ({"cohort__size": 401}, r"cohort.size must be at most data.clients \(400\), got 401"),
         ({"readjust__after_epoch": 11}, r"readjust.after_epoch must be at most local.epochs \(10\), got 11"),
-        ({"data__shift_only": True}, r"data.shift_only has no effect with data.copies 1"),
+        ({"data__shift_only": True}, r"data.shift_only has no effect with data.augmentation 1"),
         ({"engine__device": "abacus"}, "engine.device must be cpu, cuda or cuda:N, got 'abacus'"),
     ],
 )
@@ -106,15 +106,56 @@ def test_what_clients_keep_is_known_from_the_method_and_not_from_its_card() -> N
 
 def test_options_without_effect_are_refused() -> None:
     with pytest.raises(OptionError, match=r"readjust\.alpha has no effect on fedavg, randommask"):
-        refuse_ineffective(["fedavg", "randommask"], {"readjust.alpha": 0.1})
+        refuse_ineffective(runs_of("fedavg", "randommask"), {"readjust.alpha": 0.1})
     with pytest.raises(OptionError, match=r"local\.momentum is fixed at 0.0 by fedavg, got 0.9"):
-        refuse_ineffective(["fedavg"], {"local.momentum": 0.9})
-    refuse_ineffective(["fedavg", "feddst"], {"readjust.alpha": 0.1, "local.momentum": 0.5, "seed": 3})
+        refuse_ineffective(runs_of("fedavg"), {"local.momentum": 0.9})
+    refuse_ineffective(runs_of("fedavg", "feddst"), {"readjust.alpha": 0.1, "local.momentum": 0.5, "seed": 3})
+
+
+def runs_of(*methods: str, **options: Any) -> list[RunConfig]:
+    return [config_of({"method": method, **dotted(options)}) for method in methods]
+
+
+@pytest.mark.parametrize(
+    ("method", "option", "value", "why"),
+    [
+        ("feddst", "adaptive.lr", 0.1, "server.optimizer mean"),
+        ("feddst", "server.momentum", 0.5, "server.optimizer mean"),
+        ("fedavgm-server", "adaptive.tau", 0.1, "server.optimizer momentum"),
+        ("fedadam", "server.momentum", 0.5, "server.optimizer adam"),
+        ("fedadagrad", "adaptive.beta2", 0.5, "server.optimizer adagrad"),
+        ("feddst", "proximal.gradient", "detached", "proximal.mu 0"),
+    ],
+)
+def test_options_that_others_leave_idle_are_refused(method: str, option: str, value: Any, why: str) -> None:
+    with pytest.raises(OptionError, match=rf"{option} has no effect on {method} with {why}"):
+        refuse_ineffective(runs_of(method, **{option: value}), {option: value})
+
+
+def test_options_that_others_bring_to_life_are_not() -> None:
+    adam = {"server": {"optimizer": "adam"}, "adaptive": {"lr": 0.1}}
+    refuse_ineffective(runs_of("feddst", **adam), {"adaptive.lr": 0.1, "server.optimizer": "adam"})
+    refuse_ineffective(runs_of("fedadam", "feddst"), {"adaptive.lr": 0.1})
+    refuse_ineffective(runs_of("fedprox"), {"proximal.gradient": "detached", "proximal.mu": 0.5})
+    refuse_ineffective(runs_of("fedadagrad"), {"adaptive.beta1": 0.0})  # as it stands in its own config.toml
+    with pytest.raises(OptionError, match=r"server\.optimizer is fixed at adam by fedadam, got yogi"):
+        refuse_ineffective(runs_of("fedadam"), {"server.optimizer": "yogi"})
+    with pytest.raises(OptionError, match=r"proximal\.mu has no effect on sign-sgd"):
+        refuse_ineffective(runs_of("sign-sgd"), {"proximal.mu": 0.5})
+
+
+def test_methods_of_the_literature_have_their_own_options() -> None:
+    assert config_of({"method": "fedprox"}).proximal.mu == 1.0
+    assert config_of({"method": "feddst"}).proximal.mu == 0.0
+    for method, optimizer in {"fedavgm-server": "momentum", "fedadam": "adam", "feddst": "mean"}.items():
+        made = make_method(updated(RunConfig(), {"method": method}))
+        assert isinstance(made, FedAvg)
+        assert made.server.optimizer == optimizer
 
 
 def test_toml_says_the_same_in_both_directions(tmp_path: Path) -> None:
     config = configured(
-        method="feddst+fedprox", local__lr=1e-5, model__dense=("conv1", "fc*"), data__root='a "b"\\c 🦎'
+        method="feddst", proximal__mu=0.5, local__lr=1e-5, model__dense=("conv1", "fc*"), data__root='a "b"\\c 🦎'
     )
     path = tmp_path / "config.toml"
     path.write_text(toml.dump(config, "a run"))

@@ -129,7 +129,7 @@ def test_what_is_told_is_what_happened(
         updates.append(decode_update(*args))
         return updates[-1]
 
-    monkeypatch.setattr(sys.modules["feddst.runtime.reception"], "decode_update", noting)
+    monkeypatch.setattr(sys.modules["feddst.runtime.rounds"], "decode_update", noting)
     config = small_config(data__partition="dirichlet", data__beta=0.5, readjust__every=3, readjust__until=9)
     result = run(config, model=network, data=small_data, out=tmp_path / "run", watcher=Silent())
     assert len({update.weight for update in updates}) > 1

@@ -63,14 +63,18 @@ def test_without_it_the_model_is_the_last() -> None:
     assert result_of(after).params["w"].tolist() == [3.0]
 
 
-@pytest.mark.parametrize("method", ["feddst", "fedavgm-server", "feddst+fedadam"])
+@pytest.mark.parametrize(
+    "options",
+    [{"method": "feddst"}, {"method": "fedavgm-server"}, {"method": "feddst", "server__optimizer": "adam"}],
+    ids=["feddst", "fedavgm-server", "adam"],
+)
 def test_training_is_the_same_and_a_resumed_run_too(
-    small_config: Callable[..., RunConfig], small_data: Dataset, tmp_path: Path, method: str
+    small_config: Callable[..., RunConfig], small_data: Dataset, tmp_path: Path, options: dict[str, str]
 ) -> None:
-    config = small_config(method=method, rounds=5, averaged=0.8, eval_every=1)
+    config = small_config(**options, rounds=5, ema=0.8, eval_every=1)
     whole = feddst.run(config, data=small_data, model=small_network, out=tmp_path / "whole", watcher=Silent())
     plain = feddst.run(
-        updated(config, {"averaged": 0.0}),
+        updated(config, {"ema": 0.0}),
         data=small_data,
         model=small_network,
         out=tmp_path / "plain",

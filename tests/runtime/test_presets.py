@@ -4,9 +4,8 @@ from typing import Any
 import pytest
 
 from feddst.errors import OptionError
-from feddst.options import flatten, updated
-from feddst.runtime import RunConfig
-from feddst.runtime.config import refuse_ineffective
+from feddst.options import flatten
+from feddst.runtime.config import config_of, refuse_ineffective
 from feddst.runtime.presets import PRESETS, Preset, find_preset
 from feddst.studies import CompareConfig
 from feddst.studies.comparison import compare_config
@@ -22,9 +21,9 @@ def named(preset: Preset) -> str:
 
 @pytest.mark.parametrize("preset", RUNS, ids=named)
 def test_a_run_preset_is_allowed_and_all_of_it_matters(preset: Preset) -> None:
-    config = updated(RunConfig(), preset.options)
+    config = config_of(preset.options)
     config.check()
-    refuse_ineffective([config.method], preset.options)
+    refuse_ineffective([config], preset.options)
 
 
 @pytest.mark.parametrize("preset", COMPARISONS, ids=named)
@@ -32,7 +31,7 @@ def test_a_comparison_preset_is_allowed_and_all_of_it_matters(preset: Preset) ->
     config = compare_config(preset.options)
     config.check()
     shared = {name: value for name, value in preset.options.items() if name not in ("methods", "caps")}
-    refuse_ineffective([entry.method for entry in config.entries()], shared)
+    refuse_ineffective([entry.config(config.base, 0, config.given) for entry in config.entries()], shared)
     assert config.base.cap_gib == max(config.caps)
     assert config.base.rounds == preset.options.get("rounds", 0)
 
@@ -68,7 +67,7 @@ def test_the_compatibility_comparison_runs_rows_of_its_table(table: str, suffix:
     for entry, name in zip(entries, names, strict=True):
         compared, row = flatten(entry.config(config.base, 0)), PRESETS[f"{table}-{name}{suffix}"].options
         assert {option: compared[option] for option in row} == dict(row)
-    assert (more.method, more.config(config.base, 0).proximal.mu) == ("randommask+fedprox", 1.0)
+    assert (more.method, more.config(config.base, 0).proximal.mu) == ("randommask", 1.0)
 
 
 # S, α, α with FedProx, ΔR, R_end and the largest cap, from the paper.
@@ -84,28 +83,29 @@ SETTINGS: dict[str, tuple[float, float, float, int, int, float]] = {
 def test_the_settings_are_the_papers(table: str, suffix: str) -> None:
     level, alpha, alpha_prox, every, until, cap = SETTINGS[table]
     for name, expected in (("feddst", alpha), ("feddst+fedprox", alpha_prox)):
-        config = updated(RunConfig(), PRESETS[f"{table}-{name}{suffix}"].options)
+        config = config_of(PRESETS[f"{table}-{name}{suffix}"].options)
         assert config.sparsity.level == level
         assert (config.readjust.alpha, config.readjust.every, config.readjust.until) == (expected, every, until)
         assert (config.cap_gib, config.rounds, config.eval_every) == (cap, 0, 5)
         assert (config.cohort.size, config.data.clients) == (20, 400)
         assert (config.local.epochs, config.local.batch, config.local.lr) == (10, 32, 0.01)
-        assert (config.local.momentum, config.local.l2, config.proximal.mu) == (0.9, 0.001, 1.0)
+        assert (config.local.momentum, config.local.l2) == (0.9, 0.001)
+        assert config.proximal.mu == (1.0 if "prox" in name else 0.0)
 
 
 @pytest.mark.parametrize(("preset", "table"), [("thrifty", "table1"), ("thrifty-cifar10", "table2")])
 def test_thrift_is_far_less_than_a_hundredth_of_the_papers_upload_for_the_same_clients(preset: str, table: str) -> None:
-    thrifty = updated(RunConfig(), PRESETS[preset].options)
-    paper = updated(RunConfig(), PRESETS[f"{table}-feddst"].options)
+    thrifty = config_of(PRESETS[preset].options)
+    paper = config_of(PRESETS[f"{table}-feddst"].options)
     assert thrifty.cap_gib == paper.cap_gib / 400
     assert thrifty.accounting == "measured"
-    given = {"copies": 1, "shift_only": False}
+    given = {"augmentation": 1, "shift_only": False}
     assert replace(thrifty.data, **given) == replace(paper.data, **given)  # type: ignore[arg-type]
 
 
 def changes(published: str, paper: str) -> dict[str, Any]:
-    old = flatten(updated(RunConfig(), PRESETS[paper].options))
-    new = flatten(updated(RunConfig(), PRESETS[published].options))
+    old = flatten(config_of(PRESETS[paper].options))
+    new = flatten(config_of(PRESETS[published].options))
     return {name: new[name] for name in old if new[name] != old[name]}
 
 
@@ -132,9 +132,9 @@ def test_the_published_feddst_differs_by_its_quirks_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("table", TABLES)
 def test_the_published_dense_rows_readjust(table: str) -> None:
-    for name, method in (("fedavgm", "feddst"), ("fedprox", "feddst+fedprox")):
-        config = updated(RunConfig(), PRESETS[f"{table}-{name}-published"].options)
-        assert config.method == method
+    for name, mu in (("fedavgm", 0.0), ("fedprox", 1.0)):
+        config = config_of(PRESETS[f"{table}-{name}-published"].options)
+        assert (config.method, config.proximal.mu) == ("feddst", mu)
         assert (config.sparsity.level, config.readjust.alpha, config.readjust.every) == (0.0, 0.5, 10)
         assert "readjusts here too" in PRESETS[f"{table}-{name}-published"].summary
 

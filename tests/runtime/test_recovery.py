@@ -7,9 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from feddst.clients import Assignment, Failure
 from feddst.data import Dataset, Federation, federate
-from feddst.engines import Deliver, ReferenceEngine
+from feddst.engines import ReferenceEngine, Sink
 from feddst.errors import TrainingError
 from feddst.models import make_module
 from feddst.runtime import RunConfig
@@ -18,6 +17,7 @@ from feddst.runtime.metrics import Row
 from feddst.runtime.run import Run
 from feddst.runtime.session import open_run
 from feddst.runtime.storage import RunDirectory
+from feddst.wire import ClientResult, ClientTask
 from feddst.wire.header import read_header
 
 from .conftest import small_network
@@ -32,13 +32,13 @@ class Diverging(ReferenceEngine):
         super().__init__(make_module(small_network, 0), federation.dataset, torch.device("cpu"))
         self._failing, self._diverged = failing, diverged
 
-    def train(self, assignments: Sequence[Assignment], deliver: Deliver) -> None:
-        for index, one in enumerate(assignments):
-            round = read_header(memoryview(one.parcel.payload))[0].round
+    def run(self, tasks: Sequence[ClientTask], sink: Sink) -> None:
+        for index, task in enumerate(tasks):
+            round = read_header(memoryview(task.message.payload))[0].round
             if index < self._failing.get(round, 0):
-                deliver(index, Failure(f"client {one.client} had bad luck", diverged=self._diverged))
+                sink.result(index, ClientResult.failed(f"client {task.client} had bad luck", diverged=self._diverged))
             else:
-                deliver(index, self.answer(one))
+                sink.result(index, self.answer(task))
 
 
 class Watching(Silent):
@@ -63,13 +63,13 @@ def play_with(small_config: Configure, small_data: Dataset, tmp_path: Path) -> P
     """Plays a run in which so many clients of some rounds fail."""
 
     def played(
-        failing: dict[int, int], *, strangers: bool = False, diverged: bool = True, stop: int = 0, resume: bool = False
+        failing: dict[int, int], *, untrusted: bool = False, diverged: bool = True, stop: int = 0, resume: bool = False
     ) -> tuple[Run, Watching]:
         config = small_config()
         federation = federate(config.data, config.seed, small_data)
         directory = RunDirectory(tmp_path / "run")
         run, _ = open_run(
-            config, federation, make_module(small_network, config.seed), directory, resume, strangers=strangers, spare=0
+            config, federation, make_module(small_network, config.seed), directory, resume, untrusted=untrusted, spare=0
         )
         watching = Watching(stop)
         play([run], Diverging(federation, failing, diverged=diverged), watching)
@@ -142,14 +142,14 @@ def test_a_first_round_of_divergence_ends_a_run_at_once(play_with: Play) -> None
         play_with({1: 4})
 
 
-def test_strangers_may_do_better_the_next_time(play_with: Play) -> None:
-    run, _ = play_with({1: 4, 2: 4}, strangers=True)
+def test_untrusted_clients_may_do_better_the_next_time(play_with: Play) -> None:
+    run, _ = play_with({1: 4, 2: 4}, untrusted=True)
     assert [row.clients for row in run.rows] == [0, 0, *6 * [4]]
 
 
-def test_the_third_time_ends_a_run_of_strangers_too(play_with: Play) -> None:
+def test_the_third_time_ends_a_run_of_untrusted_clients_too(play_with: Play) -> None:
     with pytest.raises(TrainingError, match="as did the 2 rounds before it"):
-        play_with({1: 4, 2: 4, 3: 4}, strangers=True)
+        play_with({1: 4, 2: 4, 3: 4}, untrusted=True)
 
 
 @pytest.mark.parametrize("stop", [2, 3, 4, 5])

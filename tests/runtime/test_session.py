@@ -12,9 +12,8 @@ import torch
 from torch import nn
 
 import feddst
-from feddst.clients import Assignment
 from feddst.data import Dataset, Federation, federate
-from feddst.engines import Deliver, ReferenceEngine, make_engine
+from feddst.engines import ReferenceEngine, Sink, make_engine
 from feddst.errors import CheckpointError, ModelError, OptionError, TrainingError
 from feddst.methods import METHODS
 from feddst.models import make_module
@@ -23,8 +22,10 @@ from feddst.runtime import Result, RunConfig, run
 from feddst.runtime.details import Detail, write_detail
 from feddst.runtime.loop import Silent, play
 from feddst.runtime.metrics import GIB, Row
+from feddst.runtime.old_names import METHODS as CROSSED
 from feddst.runtime.run import Run
 from feddst.runtime.storage import RunDirectory
+from feddst.wire import ClientTask
 
 Configure = Callable[..., RunConfig]
 
@@ -64,7 +65,7 @@ def assert_same(one: Result, two: Result) -> None:
     assert all(torch.equal(mask, two.masks[name]) for name, mask in one.masks.items())
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [*METHODS, *CROSSED])
 def test_every_method_learns(method: str, small_config: Configure, small_data: Dataset) -> None:
     own: dict[str, dict[str, Any]] = {
         "prunefl": {"prunefl__layer_times": "flops", "prunefl__initial_rounds": 0},
@@ -80,7 +81,9 @@ def test_every_method_learns(method: str, small_config: Configure, small_data: D
     assert [row.round for row in result.rows] == [*before, *range(1, 13)]
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if name.startswith(("randommask", "feddst", "fedavg"))])
+@pytest.mark.parametrize(
+    "method", [name for name in (*METHODS, *CROSSED) if name.startswith(("randommask", "feddst", "fedavg"))]
+)
 def test_masks_keep_their_budgets_and_move_with_feddst_alone(
     method: str, small_config: Configure, small_data: Dataset
 ) -> None:
@@ -93,19 +96,19 @@ def test_masks_keep_their_budgets_and_move_with_feddst_alone(
 
 
 @pytest.mark.parametrize(
-    ("method", "wire"),
+    ("method", "options"),
     [
         ("fedavgm-server", {}),
-        ("feddst+fedprox", {}),
+        ("feddst", {"proximal__mu": 1.0}),
         ("feddst", {"wire__values": "top8", "wire__feedback": True}),
     ],
-    ids=["fedavgm-server", "feddst+fedprox", "feedback"],
+    ids=["fedavgm-server", "proximal", "feedback"],
 )
 @pytest.mark.parametrize("stop", [1, 3, 4])
 def test_a_resumed_run_is_bit_for_bit_the_unbroken_one(
-    method: str, wire: dict[str, Any], stop: int, tmp_path: Path, small_config: Configure, small_data: Dataset
+    method: str, options: dict[str, Any], stop: int, tmp_path: Path, small_config: Configure, small_data: Dataset
 ) -> None:
-    config = small_config(method=method, cohort__stragglers=0.5, accounting="published", **wire)
+    config = small_config(method=method, cohort__stragglers=0.5, accounting="published", **options)
     whole = run(config, model=network, data=small_data, out=tmp_path / "whole")
     part = run(config, model=network, data=small_data, out=tmp_path / "part", watcher=StopAfter(stop))
     assert not part.finished
@@ -171,14 +174,17 @@ def test_a_run_whose_rows_are_gone_is_not_resumed(tmp_path: Path, small_config: 
         run(small_config(), model=network, data=small_data, out=tmp_path / "a", resume=True)
 
 
-def test_arrival_does_not_matter_even_when_a_client_comes_twice(small_config: Configure, small_data: Dataset) -> None:
+def test_the_order_of_results_does_not_matter_even_when_a_client_has_two_tasks(
+    small_config: Configure, small_data: Dataset
+) -> None:
     class Backwards(ReferenceEngine):
-        def train(self, assignments: Sequence[Assignment], deliver: Deliver) -> None:
-            for index in reversed(range(len(assignments))):
-                deliver(index, self.answer(assignments[index]))
+        def run(self, tasks: Sequence[ClientTask], sink: Sink) -> None:
+            for index in reversed(range(len(tasks))):
+                sink.result(index, self.answer(tasks[index]))
 
     config = small_config(
-        method="feddst+fedprox",
+        method="feddst",
+        proximal__mu=1.0,
         cohort__sampling="with-replacement",
         cohort__size=8,
         cohort__stragglers=0.5,

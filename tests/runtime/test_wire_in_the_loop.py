@@ -11,15 +11,15 @@ import pytest
 import torch
 from torch import nn
 
-from feddst.clients import Assignment, Failure, Reply
 from feddst.data import Dataset, federate
-from feddst.engines import Deliver, ReferenceEngine, make_engine
+from feddst.engines import ReferenceEngine, Sink, make_engine
 from feddst.errors import ModelError, OptionError, TrainingError
 from feddst.models import make_module
 from feddst.runtime import RunConfig, run
 from feddst.runtime.loop import Silent, play
 from feddst.runtime.run import Run
 from feddst.studies import CompareConfig, compare
+from feddst.wire import ClientResult, ClientTask
 from feddst.wire.header import SIZE, Header, Kind, padding, read_header
 
 Configure = Callable[..., RunConfig]
@@ -38,18 +38,18 @@ class Tampering(ReferenceEngine):
         self.up = self.down = 0
         self.headers: dict[Kind, list[Header]] = {Kind.BROADCAST: [], Kind.UPDATE: []}
 
-    def train(self, assignments: Sequence[Assignment], deliver: Deliver) -> None:
-        self.down += sum(len(one.parcel.payload) for one in assignments)
-        self.headers[Kind.BROADCAST] += [read_header(memoryview(one.parcel.payload))[0] for one in assignments]
+    def run(self, tasks: Sequence[ClientTask], sink: Sink) -> None:
+        self.down += sum(len(task.message.payload) for task in tasks)
+        self.headers[Kind.BROADCAST] += [read_header(memoryview(task.message.payload))[0] for task in tasks]
+        for index, task in enumerate(tasks):
+            sink.result(index, self._tampered(index, self.answer(task)))
 
-        def tamper(index: int, reply: Reply | Failure) -> bool:
-            assert isinstance(reply, Reply)
-            self.headers[Kind.UPDATE].append(read_header(memoryview(reply.payload))[0])
-            payload = self._spoil(index, reply.payload)
-            self.up += len(payload)
-            return deliver(index, replace(reply, payload=payload))
-
-        super().train(assignments, tamper)
+    def _tampered(self, index: int, result: ClientResult) -> ClientResult:
+        assert result.payload is not None
+        self.headers[Kind.UPDATE].append(read_header(memoryview(result.payload))[0])
+        payload = self._spoil(index, result.payload)
+        self.up += len(payload)
+        return replace(result, payload=payload)
 
 
 def played(config: RunConfig, data: Dataset, spoil: Callable[[int, bytes], bytes]) -> tuple[Run, Tampering]:

@@ -236,7 +236,7 @@ def test_an_entry_is_a_method_with_options_of_its_own() -> None:
 )
 def test_a_wrong_entry_is_refused(text: str, message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        parse_entry(text)
+        CompareConfig(methods=(text,)).check()
 
 
 def test_entries_that_would_share_a_directory_are_refused() -> None:
@@ -269,7 +269,7 @@ def test_what_is_not_an_option_of_a_comparison_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("divided", [False, True])
 def test_titles_say_what_is_tested_on(small_config: Small, small_data: Dataset, divided: bool) -> None:
-    config = small_config(data__held_out=40, data__copies=2).data
+    config = small_config(data__held_out=40, data__augmentation=2).data
     federation = replace(federate(config, 0, small_data), description="")
     said = describe_data(config, federation if divided else small_data)
     how = "8 clients" if divided else "8 clients (classes)"

@@ -25,10 +25,10 @@ def test_copies_of_images_are_worth_what_they_are_at_as_many_steps() -> None:
     config = StudyConfig(str(next(path for path in STUDIES if path.stem == "pieces-mnist")))
     rows = {row.name: config.run_config(row, 0) for row in config.all_rows()}
     steps = {
-        name: run.local.epochs * -(-2 * run.data.images_per_class * run.data.copies // run.local.batch)
+        name: run.local.epochs * -(-2 * run.data.images_per_class * run.data.augmentation // run.local.batch)
         for name, run in rows.items()
     }
-    assert rows["shifted"].data.copies == 3
+    assert rows["shifted"].data.augmentation == 3
     assert steps["shifted"] == steps["thrifty"]
 
 

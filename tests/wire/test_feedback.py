@@ -10,9 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from feddst.core import Broadcast, ClientPlan, ClientState, LocalTraining, Masks, Tensors, Update, generator, masked
+from feddst.core import (
+    Broadcast,
+    ClientPlan,
+    ClientState,
+    Examples,
+    LocalTraining,
+    Masks,
+    Tensors,
+    Update,
+    masked,
+)
 from feddst.errors import OptionError
-from feddst.wire import Asked, Reference, WireConfig, decode_update, encode_update
+from feddst.wire import ClientTask, Message, Reference, WireConfig, decode_update, encode_update
 from feddst.wire.feedback import remainder_of
 
 WORK = ClientPlan(LocalTraining())
@@ -40,8 +50,9 @@ def exchanged(
     """What arrives of an update, and what its client keeps then."""
     remainder = remainder_of(reference, WORK, sent.masks)
     whole = remainder.added(sent, state)
-    payload = encode_update(whole, reference, WORK, WireConfig(values=values), generator(draw, "test"))
-    arrived = decode_update(payload, Asked(reference, WORK, 0, 1))
+    one, wire = Examples(labels=torch.zeros(1, dtype=torch.int64)), WireConfig(values=values, max_change=0.0)
+    task = ClientTask(0, draw, WORK, Message().read_as(reference), one, wire=wire)
+    arrived = decode_update(encode_update(whole, task), task)
     return arrived, remainder.written(state, remainder.left_out(whole, arrived))
 
 

@@ -44,7 +44,8 @@ def outcome(fuzz: ModuleType, target: Any, decode: Callable[..., Update], monkey
     """The failures that are reported if payloads were decoded like this."""
     monkeypatch.setattr(fuzz, "decode_update", decode)
     report = fuzz.Tally()
-    fuzz.run_case(fuzz.Case(target, target.answers[0], ("none",)), report, measure=True)
+    answer = target.answers[0]
+    fuzz.run_case(fuzz.Case(target, target.asking_for(answer), answer, ("none",)), report, measure=True)
     failures: list[str] = report.failures
     return failures
 
@@ -54,7 +55,7 @@ def test_a_correct_decoder_is_not_blamed(fuzz: ModuleType, target: Any, monkeypa
 
 
 def test_an_exception_is_a_failure(fuzz: ModuleType, target: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(payload: bytes, asked: Any) -> Update:
+    def broken(payload: bytes, task: Any) -> Update:
         raise IndexError("out of range")
 
     (failure,) = outcome(fuzz, target, broken, monkeypatch)
@@ -67,9 +68,9 @@ def test_needing_much_memory_is_a_failure(
 ) -> None:
     decode = fuzz.decode_update
 
-    def greedy(payload: bytes, asked: Any) -> Update:
+    def greedy(payload: bytes, task: Any) -> Update:
         make(100_000)
-        update: Update = decode(payload, asked)
+        update: Update = decode(payload, task)
         return update
 
     (failure,) = outcome(fuzz, target, greedy, monkeypatch)
@@ -96,9 +97,10 @@ SPOIL: list[Callable[[Update], Update]] = [
 def test_an_update_that_is_not_valid_is_a_failure(
     fuzz: ModuleType, target: Any, spoil: Callable[[Update], Update]
 ) -> None:
-    update = next(u for u in (fuzz.decode_update(a, target.asked) for a in target.answers) if u.masks is not None)
-    assert fuzz.fault_of(update, target.asked) is None
-    assert fuzz.fault_of(spoil(update), target.asked) is not None
+    found = (fuzz.decode_update(answer, target.asking_for(answer)) for answer in target.answers)
+    update = next(one for one in found if one.masks is not None)
+    assert fuzz.fault_of(update, target.task) is None
+    assert fuzz.fault_of(spoil(update), target.task) is not None
 
 
 def test_reasons_are_counted_without_their_numbers(fuzz: ModuleType) -> None:
@@ -110,3 +112,6 @@ def test_reasons_are_counted_without_their_numbers(fuzz: ModuleType) -> None:
     )
     assert fuzz.normalised("fc of params holds -1.5e+09: not a number") == "TENSOR of params holds #: not a number"
     assert fuzz.normalised("the payload begins with b'FD5T', not with b'FDST'") == "the payload begins with …"
+    assert fuzz.normalised("the update's values have codec 3, asked for was bfloat16") == (
+        "the update's values have codec #, asked for was another"
+    )

@@ -7,11 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feddst.clients.steps import Report
-from feddst.core import Broadcast, ClientPlan, LocalTraining, Update, generator
+from feddst.core import Broadcast, ClientPlan, Examples, LocalTraining, Update, generator
 from feddst.errors import OptionError, WireError
 from feddst.options import updated
 from feddst.runtime import RunConfig
-from feddst.wire import Asked, Reference, WireConfig, decode_update, encode_update, largest_update, nominal_bits
+from feddst.wire import (
+    ClientTask,
+    Message,
+    Reference,
+    WireConfig,
+    decode_update,
+    encode_update,
+    largest_update,
+    nominal_bits,
+)
 from feddst.wire.sign import Sign
 
 CODEC = Sign()
@@ -58,10 +67,12 @@ def test_an_update_of_votes_is_a_header_and_a_bit_a_weight() -> None:
     plan, wire = ClientPlan(LocalTraining(), (Report("sign"),), train=False), WireConfig(values="sign")
     signs = torch.where(torch.arange(100) % 3 == 0, 1.0, -1.0).reshape(10, 10)
     update = Update(5, 3, 1, {}, extra={"sign": {"b": torch.ones(1), "w": signs}})
-    payload = encode_update(update, reference, plan, wire, generator(0, "test"))
-    asked = Asked(reference, plan, 5, largest_weight=1)
-    assert len(payload) == largest_update(asked, wire) == 48 + 13
-    found = decode_update(payload, asked)
+    one = Examples(labels=torch.zeros(1, dtype=torch.int64))
+    task = ClientTask(5, 0, plan, Message().read_as(reference), one, wire=wire)
+    assert task.largest_weight == 1
+    payload = encode_update(update, task)
+    assert len(payload) == largest_update(task) == 48 + 13
+    found = decode_update(payload, task)
     assert not found.params
     assert torch.equal(found.extra["sign"]["w"], signs)
     assert found.extra["sign"]["b"].tolist() == [1]

@@ -17,13 +17,13 @@ from feddst.clients.steps import Growth, InitialPruning, Readjust, Report
 from feddst.core import (
     Broadcast,
     ClientPlan,
+    Examples,
     LocalTraining,
     Masks,
     ServerState,
     SparseSum,
     Tensors,
     Update,
-    generator,
     masked,
     packed,
     positions_of,
@@ -32,7 +32,8 @@ from feddst.core.fixedpoint import ROOM
 from feddst.errors import WireError
 from feddst.wire import (
     CODECS,
-    Asked,
+    ClientTask,
+    Message,
     Reference,
     WireConfig,
     decode_update,
@@ -44,18 +45,25 @@ from feddst.wire.header import Kind, Packing
 from feddst.wire.masks import MaskCode
 from feddst.wire.payload import join, split
 from feddst.wire.quantise import BLOCK, Quantiser, block_scales, in_blocks
-from feddst.wire.update import LARGEST_TERM
+from feddst.wire.update import LARGEST_TERM, answer_layout
 
 STYLES = ["difference", "positions", "bitmap"]
 SHAPES: list[tuple[int, ...]] = [(0,), (2, 0), (), (1,), (5,), (3, 7), (2, 3, 3), (70,), (9, 30)]
 
 
-def sent_over(update: Update, reference: Reference, plan: ClientPlan, wire: WireConfig) -> Update:
+def asked(reference: Reference, plan: ClientPlan, *, client: int = 5, images: int = 600, **wire: Any) -> ClientTask:
+    """The task of a client with so many images, which may answer however far from what it was sent."""
+    data = Examples(labels=torch.zeros(images, dtype=torch.int64))
+    message = Message().read_as(reference)
+    return ClientTask(client, 0, plan, message, data, wire=WireConfig(**{"max_change": 0.0, **wire}))
+
+
+def sent_over(update: Update, reference: Reference, plan: ClientPlan, **wire: Any) -> Update:
     """The update as it arrives."""
-    payload = encode_update(update, reference, plan, wire, generator(0, "test"))
-    asked = Asked(reference, plan, update.client, update.weight)
-    assert len(payload) <= largest_update(asked, wire)
-    return decode_update(payload, asked)
+    task = asked(reference, plan, client=update.client, images=update.weight, **wire)
+    payload = encode_update(update, task)
+    assert len(payload) <= largest_update(task)
+    return decode_update(payload, task)
 
 
 def assert_same(found: Tensors, expected: Tensors) -> None:
@@ -172,7 +180,7 @@ every_style = pytest.mark.parametrize(
 @given(exchange=exchanges())
 def test_an_update_comes_back_in_plain_numbers(exchange: Exchange, codec: str, style: Any, packing: Any) -> None:
     reference, plan, update = exchange
-    found = sent_over(update, reference, plan, WireConfig(values=codec, mask=style, packing=packing))
+    found = sent_over(update, reference, plan, values=codec, mask=style, packing=packing)
     _assert_all_but_values(found, update, reference)
     params, extra = _expected(exchange, codec)
     assert_same(found.params, params)
@@ -189,7 +197,7 @@ def test_a_quantised_update_is_what_was_sent_plus_the_change_within_a_step(
     exchange: Exchange, codec: str, style: Any, packing: Any
 ) -> None:
     reference, plan, update = exchange
-    found = sent_over(update, reference, plan, WireConfig(values=codec, mask=style, packing=packing))
+    found = sent_over(update, reference, plan, values=codec, mask=style, packing=packing)
     _assert_all_but_values(found, update, reference)
     positions = positions_of(update.masks or reference.broadcast.masks)
     before = packed(reference.broadcast.params, positions)
@@ -216,7 +224,7 @@ def test_an_update_that_changed_nothing_comes_back_unchanged_however_few_bits_it
     reference, plan, update = exchange
     plan = replace(plan, steps=(), train=True, keep=frozenset())
     update = replace(update, params=reference.values, buffers=reference.broadcast.buffers, masks=None)
-    assert_same(sent_over(update, reference, plan, WireConfig(values="q2")).params, reference.values)
+    assert_same(sent_over(update, reference, plan, values="q2").params, reference.values)
 
 
 # How large an update can be.
@@ -249,9 +257,8 @@ def test_no_readjustment_of_the_papers_network_exceeds_the_bound(
     reference = Reference(Broadcast(1, masked(state.params, held), {}, held))
     plan = ClientPlan(LocalTraining(), (Readjust(1, drop, state.budgets, growth),))
     update = Update(0, 1, 1, packed(state.params, positions_of(masks)), masks=masks)
-    wire = WireConfig(values=codec, mask=style)
-    payload = encode_update(update, reference, plan, wire, generator(0, "test"))
-    assert len(payload) <= largest_update(Asked(reference, plan, 0, 1), wire)
+    task = asked(reference, plan, client=0, images=1, values=codec, mask=style)
+    assert len(encode_update(update, task)) <= largest_update(task)
 
 
 def test_a_client_that_takes_back_half_of_what_it_dropped_does_not_exceed_the_bound() -> None:
@@ -260,17 +267,16 @@ def test_a_client_that_takes_back_half_of_what_it_dropped_does_not_exceed_the_bo
     moved = {"w": torch.arange(4000) % 2 == 0}
     reference = Reference(Broadcast(7, {"w": torch.zeros(4000)}, {}, held))
     plan = ClientPlan(LocalTraining(), (Readjust(1, {"w": 2000}, {"w": 2000}),))
-    payload = encoded(Update(5, 7, 1, {"w": torch.ones(2000)}, masks=moved), reference, plan)
-    bound = largest_update(Asked(reference, plan, 5, 600), WireConfig())
-    assert len(payload) <= bound <= len(payload) + 20
+    task = asked(reference, plan)
+    payload = encode_update(Update(5, 7, 1, {"w": torch.ones(2000)}, masks=moved), task)
+    assert len(payload) <= largest_update(task) <= len(payload) + 20
 
 
 def test_the_bound_is_exact_without_a_readjustment() -> None:
     plan = replace(WORK, steps=())
     for codec in general_codecs():
-        wire = WireConfig(values=codec)
-        payload = encode_update(replace(UPDATE, masks=None), REFERENCE, plan, wire, generator(0, "test"))
-        assert len(payload) == largest_update(Asked(REFERENCE, plan, 0, 600), wire)
+        task = asked(REFERENCE, plan, values=codec)
+        assert len(encode_update(replace(UPDATE, masks=None), task)) == largest_update(task)
 
 
 # One exchange by hand, and everything that can be wrong with its answer.
@@ -295,11 +301,21 @@ UPDATE = Update(
     buffers={"mean": torch.tensor([2.0]), "seen": torch.tensor(13)},
     masks=MOVED,
 )
-ASKED = Asked(REFERENCE, WORK, client=5, largest_weight=600)
+TASK = asked(REFERENCE, WORK)
 
 
-def encoded(update: Update = UPDATE, reference: Reference = REFERENCE, plan: ClientPlan = WORK, **wire: Any) -> bytes:
-    return encode_update(update, reference, plan, WireConfig(**wire), generator(0, "test"))
+def wired(task: ClientTask = TASK, **wire: Any) -> ClientTask:
+    """The same task, to be answered otherwise."""
+    return replace(task, wire=replace(task.wire, **wire))
+
+
+def planned(plan: ClientPlan) -> ClientTask:
+    """The same task with another plan."""
+    return replace(TASK, plan=plan)
+
+
+def encoded(update: Update = UPDATE, task: ClientTask = TASK) -> bytes:
+    return encode_update(update, task)
 
 
 def rewritten(
@@ -311,7 +327,7 @@ def rewritten(
     **header: Any,
 ) -> bytes:
     """A payload with its mask section, other sections or header fields replaced, and with a checksum that agrees."""
-    old = split(payload, ASKED.layout, Kind.UPDATE)
+    old = split(payload, answer_layout(TASK), Kind.UPDATE)
     mask = bytes(old.mask) if section is None else section
     buffers = bytes(old.buffers) if buffers is None else buffers
     values = bytes(old.values) if values is None else values
@@ -319,15 +335,15 @@ def rewritten(
     return join(replace(old.header, **{**lengths, **header}), mask, buffers, values)
 
 
-def refused(payload: bytes, reason: str, asked: Asked = ASKED) -> None:
+def refused(payload: bytes, reason: str, task: ClientTask = TASK) -> None:
     """The payload is undamaged and for this model, and refused for this reason."""
-    split(payload, asked.layout, Kind.UPDATE)
+    split(payload, answer_layout(task), Kind.UPDATE)
     with pytest.raises(WireError, match=reason):
-        decode_update(payload, asked)
+        decode_update(payload, task)
 
 
 def test_the_answer_that_was_asked_for() -> None:
-    found = decode_update(encoded(), ASKED)
+    found = decode_update(encoded(), TASK)
     assert (found.client, found.round, found.weight, found.extra) == (5, 7, 100, {})
     assert_same(found.params, UPDATE.params)
     assert_same(found.buffers, UPDATE.buffers)
@@ -340,12 +356,12 @@ def test_the_answer_that_was_asked_for() -> None:
     [("difference", MaskCode.DIFFERENCE), ("positions", MaskCode.POSITIONS), ("bitmap", MaskCode.BITMAP)],
 )
 def test_a_mask_that_moved_goes_in_the_style_asked_for(style: Any, code: MaskCode) -> None:
-    assert split(encoded(mask=style), ASKED.layout, Kind.UPDATE).header.mask is code
+    assert split(encoded(task=wired(mask=style)), answer_layout(TASK), Kind.UPDATE).header.mask is code
 
 
 def test_what_arrived_does_not_share_the_payload() -> None:
     payload = bytearray(encoded())
-    found = decode_update(memoryview(payload), ASKED)
+    found = decode_update(memoryview(payload), TASK)
     payload[:] = bytes(len(payload))
     assert_same(found.params, UPDATE.params)
 
@@ -374,12 +390,12 @@ def test_a_wrong_header_is_refused_though_its_checksum_agrees(place: int, value:
     payload[place : place + len(value)] = value
     payload[44:48] = zlib.crc32(payload[:44] + payload[48:]).to_bytes(4, "little")
     with pytest.raises(WireError, match=reason):
-        decode_update(memoryview(payload), ASKED)
+        decode_update(memoryview(payload), TASK)
 
 
 def test_a_damaged_payload_is_refused() -> None:
     with pytest.raises(WireError, match="checksum does not match"):
-        decode_update(encoded()[:-1] + b"\0", ASKED)
+        decode_update(encoded()[:-1] + b"\0", TASK)
 
 
 def test_another_round_is_refused() -> None:
@@ -392,7 +408,7 @@ def test_a_weight_that_cannot_be_is_refused(weight: int) -> None:
 
 
 def test_the_largest_weight_is_allowed() -> None:
-    assert decode_update(encoded(replace(UPDATE, weight=600)), ASKED).weight == 600
+    assert decode_update(encoded(replace(UPDATE, weight=600)), TASK).weight == 600
 
 
 def test_an_update_without_any_mask_code_is_refused() -> None:
@@ -401,26 +417,31 @@ def test_an_update_without_any_mask_code_is_refused() -> None:
 
 @pytest.mark.parametrize("style", STYLES)
 def test_a_reference_to_another_mask_is_refused(style: Any) -> None:
-    refused(rewritten(encoded(mask=style), reference=0x1234), "refers to mask 00001234, here is")
+    task = wired(mask=style)
+    refused(rewritten(encoded(task=task), reference=0x1234), "refers to mask 00001234, here is", task)
 
 
 def test_the_same_mask_has_no_section() -> None:
     same = encoded(replace(UPDATE, masks=None))
-    assert decode_update(same, ASKED).masks is None
+    assert decode_update(same, TASK).masks is None
     refused(rewritten(same, section=b"\0"), "has a mask section")
+
+
+SHORT = replace(UPDATE, params={name: torch.zeros(len(value)) for name, value in UPDATE.params.items()})
+"""Deflated, its values leave room for a mask or for more values, before it is too long for an answer."""
 
 
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("orders", [(), (Readjust(1, drop={"b": 1}, budgets={"b": 1}),)])
 def test_a_mask_that_nobody_asked_for_is_refused(style: Any, orders: tuple[Readjust, ...]) -> None:
-    asked = replace(ASKED, plan=replace(WORK, steps=orders))
-    refused(encoded(mask=style), "w comes with a mask of its own, which nobody asked for", asked)
+    task = wired(planned(replace(WORK, steps=orders)), mask=style, packing="deflate")
+    refused(encoded(SHORT, task), "w comes with a mask of its own, which nobody asked for", task)
 
 
 @pytest.mark.parametrize("style", ["positions", "bitmap"])
 def test_a_mask_for_a_dense_layer_is_refused(style: Any) -> None:
-    masks = {**MOVED, "b": torch.tensor([True, True])}
-    refused(encoded(replace(UPDATE, masks=masks), mask=style), "b comes with a mask, but is dense")
+    masks, task = {**MOVED, "b": torch.tensor([True, True])}, wired(mask=style)
+    refused(encoded(replace(UPDATE, masks=masks), task), "b comes with a mask, but is dense", task)
 
 
 @pytest.mark.parametrize("style", STYLES)
@@ -428,24 +449,25 @@ def test_a_mask_for_a_dense_layer_is_refused(style: Any) -> None:
 def test_a_mask_off_its_budget_is_refused(style: Any, place: tuple[int, int], value: bool, count: int) -> None:
     mask = MOVED["w"].clone()
     mask[place] = value
-    update = replace(UPDATE, masks={"w": mask}, params={**UPDATE.params, "w": torch.zeros(count)})
-    refused(encoded(update, mask=style), f"the mask of w keeps {count} weights, its budget is 10")
+    update = replace(SHORT, masks={"w": mask}, params={**SHORT.params, "w": torch.zeros(count)})
+    task = wired(mask=style, packing="deflate")
+    refused(encoded(update, task), f"the mask of w keeps {count} weights, its budget is 10", task)
 
 
 @pytest.mark.parametrize(("count", "allowed"), [(7, False), (8, True), (9, True), (10, True), (11, False)])
 def test_published_growth_may_fall_short_of_its_budget_by_what_was_dropped(count: int, allowed: bool) -> None:
     orders = Readjust(1, drop={"w": 2}, budgets={"w": 10}, growth=Growth(grow_from="any"))
-    asked = replace(ASKED, plan=replace(WORK, steps=(orders,)))
+    task = wired(planned(replace(WORK, steps=(orders,))), packing="deflate")
     held = HELD["w"].reshape(-1).nonzero().reshape(-1).tolist()
     others = (~HELD["w"]).reshape(-1).nonzero().reshape(-1).tolist()
     left = 3 if count < 8 else 2
     kept = torch.tensor(held[left:] + others[: count - 10 + left])
     masks = {"w": torch.zeros(40, dtype=torch.bool).index_fill(0, kept, True).reshape(4, 10)}
-    payload = encoded(replace(UPDATE, masks=masks, params={**UPDATE.params, "w": torch.zeros(count)}))
+    payload = encoded(replace(SHORT, masks=masks, params={**SHORT.params, "w": torch.zeros(count)}), task)
     if allowed:
-        assert_same(decode_update(payload, asked).masks or {}, masks)
+        assert_same(decode_update(payload, task).masks or {}, masks)
     else:
-        refused(payload, f"the mask of w keeps {count} weights, its budget is 10", asked)
+        refused(payload, f"the mask of w keeps {count} weights, its budget is 10", task)
 
 
 @pytest.mark.parametrize("style", STYLES)
@@ -453,31 +475,31 @@ def test_published_growth_may_fall_short_of_its_budget_by_what_was_dropped(count
 def test_more_may_not_leave_and_enter_than_was_asked(style: Any, grow_from: Any) -> None:
     """The budget is kept, but two weights are exchanged where one was to be: clients do not choose their masks."""
     orders = Readjust(1, drop={"w": 1}, budgets={"w": 10}, growth=Growth(grow_from=grow_from))
-    asked = replace(ASKED, plan=replace(WORK, steps=(orders,)))
+    task = wired(planned(replace(WORK, steps=(orders,))), mask=style)
     mask = MOVED["w"].clone()
     mask[0, 4], mask[0, 5] = False, True
     update = replace(UPDATE, masks={"w": mask})
-    refused(encoded(update, mask=style), "of w 2 weights left and 2 entered, at most 1 and 1 were to", asked)
+    refused(encoded(update, task), "of w 2 weights left and 2 entered, at most 1 and 1 were to", task)
 
 
 # ‖w, b‖² = 4² + 8² + … + 36² + 0.5² + 0.5² = 16·285 + 0.5, and so the norm is 67.5315; the weights are 0 in the answer.
 @pytest.mark.parametrize(("times", "allowed"), [(0.0, True), (2.5, True), (1.01, True), (0.99, False)])
 def test_an_update_far_from_what_was_sent_is_refused(times: float, allowed: bool) -> None:
     update = replace(UPDATE, masks=None, params={"w": torch.zeros(10), "b": torch.zeros(2)})
-    asked = replace(ASKED, wire=WireConfig(max_change=times))
+    task = wired(max_change=times)
     if allowed:
-        assert decode_update(encoded(update), asked).weight == 100
+        assert decode_update(encoded(update), task).weight == 100
     else:
-        refused(encoded(update), r"its weights are 67\.5 away .* at most 66\.9 allowed \(wire.max_change\)", asked)
+        refused(encoded(update), r"its weights are 67\.5 away .* at most 66\.9 allowed \(wire.max_change\)", task)
 
 
 def test_what_has_grown_counts_from_zero() -> None:
     """Where a weight has entered 0 was sent; what left is not missed. 700 is beyond ten times 67.53."""
     values = [*torch.arange(4.0, 40.0, 4.0).tolist(), 700.0]
     grown = replace(UPDATE, params={"w": torch.tensor(values), "b": torch.tensor([0.5, -0.5])})
-    refused(encoded(grown), r"its weights are 700 away", replace(ASKED, wire=WireConfig()))
+    refused(encoded(grown), r"its weights are 700 away", replace(TASK, wire=WireConfig()))
     less = replace(grown, params={**grown.params, "w": torch.tensor([*values[:-1], 600.0])})
-    assert decode_update(encoded(less), replace(ASKED, wire=WireConfig())).weight == 100
+    assert decode_update(encoded(less), replace(TASK, wire=WireConfig())).weight == 100
 
 
 def test_a_layer_whose_mask_is_not_sent_keeps_the_one_it_had() -> None:
@@ -487,22 +509,29 @@ def test_a_layer_whose_mask_is_not_sent_keeps_the_one_it_had() -> None:
     plan = ClientPlan(LocalTraining(), (Readjust(1, {"v": 1, "w": 1}, {"v": 10, "w": 10}),))
     moved = {"w": (torch.arange(40) < 11) & (torch.arange(40) > 0)}
     update = Update(5, 7, 1, {name: torch.ones(10) for name in params}, masks=moved)
-    found = decode_update(encoded(update, reference, plan), Asked(reference, plan, 5, 600))
+    task = asked(reference, plan)
+    found = decode_update(encoded(update, task), task)
     assert_same(found.masks or {}, {"v": held["v"], "w": moved["w"]})
 
 
 @pytest.mark.parametrize("codec", general_codecs())
 def test_fewer_values_than_the_mask_keeps_are_refused(codec: str) -> None:
-    payload = encoded(values=codec)
-    values = bytes(split(payload, ASKED.layout, Kind.UPDATE).values)
+    task = wired(values=codec)
+    payload = encoded(task=task)
+    values = bytes(split(payload, answer_layout(TASK), Kind.UPDATE).values)
     for wrong in (values[:-1], values[: len(values) // 2], b""):
         reason = f"the value section has {len(wrong)} bytes, {len(values)} are expected"
-        refused(rewritten(payload, values=wrong), reason)
+        refused(rewritten(payload, values=wrong), reason, task)
+
+
+ROOMY = wired(mask="positions")
+"""A mask that travels as positions may be longer than this one is: that leaves room for more values."""
 
 
 def test_more_values_than_the_mask_keeps_are_refused() -> None:
-    values = bytes(split(encoded(), ASKED.layout, Kind.UPDATE).values)
-    refused(rewritten(encoded(), values=values + b"\0"), "the value section has 49 bytes, 48 are expected")
+    payload = encoded(task=ROOMY)
+    values = bytes(split(payload, answer_layout(TASK), Kind.UPDATE).values)
+    refused(rewritten(payload, values=values + b"\0"), "the value section has 49 bytes, 48 are expected", ROOMY)
 
 
 def deflated(data: bytes) -> bytes:
@@ -511,11 +540,12 @@ def deflated(data: bytes) -> bytes:
 
 
 def test_deflated_values_unpack_to_what_the_mask_keeps_and_no_more() -> None:
-    values = bytes(split(encoded(), ASKED.layout, Kind.UPDATE).values)
-    packed_values = rewritten(encoded(), values=deflated(values), packing=Packing.DEFLATE)
-    assert_same(decode_update(packed_values, ASKED).params, UPDATE.params)
+    payload = encoded(task=ROOMY)
+    values = bytes(split(payload, answer_layout(TASK), Kind.UPDATE).values)
+    packed_values = rewritten(payload, values=deflated(values), packing=Packing.DEFLATE)
+    assert_same(decode_update(packed_values, ROOMY).params, UPDATE.params)
     for section in (deflated(values)[:-1], deflated(values) + b"\0", deflated(bytes(10_000)), deflated(values[:-1])):
-        refused(rewritten(encoded(), values=section, packing=Packing.DEFLATE), "does not unpack to 48 bytes")
+        refused(rewritten(payload, values=section, packing=Packing.DEFLATE), "does not unpack to 48 bytes", ROOMY)
 
 
 NOT_AVERAGED = [float("nan"), float("inf"), -float("inf"), 3e38, LARGEST_TERM / 64, -LARGEST_TERM / 64]
@@ -546,8 +576,8 @@ def test_reports_that_cannot_be_averaged_are_refused(value: float) -> None:
     plan = WORK.adding(Report("gradient"))
     gradient = {"w": torch.full((4, 10), value), "b": torch.zeros(2)}
     update = replace(UPDATE, extra={"gradient": gradient})
-    asked = replace(ASKED, plan=plan)
-    refused(encoded(update, plan=plan), "w .*holds .*: not a number, or too large to average", asked)
+    task = planned(plan)
+    refused(encoded(update, task), "w .*holds .*: not a number, or too large to average", task)
 
 
 SQUARED = WORK.adding(Report("squared-gradient"))
@@ -559,32 +589,31 @@ def squared(values: torch.Tensor) -> Update:
 
 def test_squares_below_zero_are_refused() -> None:
     spoilt = squared(torch.tensor([-1e-30] + [1.0] * 39))
-    asked = replace(ASKED, plan=SQUARED)
-    refused(encoded(spoilt, plan=SQUARED), "w of squared-gradient holds -1e-30, which cannot be negative", asked)
-    assert decode_update(encoded(squared(torch.ones(40)), plan=SQUARED), asked).extra
+    task = planned(SQUARED)
+    refused(encoded(spoilt, task), "w of squared-gradient holds -1e-30, which cannot be negative", task)
+    assert decode_update(encoded(squared(torch.ones(40)), task), task).extra
 
 
 def test_a_variance_below_zero_is_refused() -> None:
     """BatchNorm would take its root, and every test of the model would be of what is not a number."""
     sent = Broadcast(7, {"w": torch.ones(4)}, {"norm.running_mean": torch.zeros(2), "norm.running_var": torch.ones(2)})
-    reference, plan = Reference(sent), ClientPlan(LocalTraining())
-    asked = Asked(reference, plan, 5, 600)
+    task = asked(Reference(sent), ClientPlan(LocalTraining()))
     update = Update(5, 7, 1, sent.params, sent.buffers)
     fine = replace(update, buffers={**sent.buffers, "norm.running_mean": torch.tensor([-2.0, 0.0])})
-    assert decode_update(encoded(fine, reference, plan), asked).buffers["norm.running_mean"][0] == -2
+    assert decode_update(encoded(fine, task), task).buffers["norm.running_mean"][0] == -2
     spoilt = replace(update, buffers={**sent.buffers, "norm.running_var": torch.tensor([1.0, -1e9])})
-    refused(encoded(spoilt, reference, plan), "norm.running_var of buffers holds -1e.09, which cannot be", asked)
+    refused(encoded(spoilt, task), "norm.running_var of buffers holds -1e.09, which cannot be", task)
 
 
 @pytest.mark.parametrize(("value", "allowed"), [(0.0, True), (1.0, True), (0.5, False), (-3.0, False)])
 def test_a_report_of_what_is_kept_holds_zeros_and_ones(value: float, allowed: bool) -> None:
     plan = WORK.adding(InitialPruning(rounds=1, every=1, prunable=0.3, times={}, constant=1.0))
     kept = {"w": torch.full((4, 10), value), "b": torch.ones(2)}
-    payload, asked = encoded(replace(UPDATE, extra={"kept": kept}), plan=plan), replace(ASKED, plan=plan)
+    payload = encoded(replace(UPDATE, extra={"kept": kept}), planned(plan))
     if allowed:
-        assert_same(decode_update(payload, asked).extra["kept"], kept)
+        assert_same(decode_update(payload, planned(plan)).extra["kept"], kept)
     else:
-        refused(payload, "w of kept holds other numbers than 0 and 1", asked)
+        refused(payload, "w of kept holds other numbers than 0 and 1", planned(plan))
 
 
 @pytest.mark.parametrize("codec", ["float32", "bfloat16", "q8", "q4", "q2"])
@@ -592,11 +621,10 @@ def test_squares_of_small_gradients_arrive_as_squares(codec: str) -> None:
     """Of gradients 10⁻⁶ … 10⁻⁴: none below zero, and right on average. In float16 all of them would be 0."""
     squares = torch.logspace(-6, -4, 40).square()
     assert not squares.half().any()
-    asked, found = replace(ASKED, plan=SQUARED), torch.zeros(40)
+    found = torch.zeros(40)
     for seed in range(200):
-        draws, update = np.random.default_rng(seed), squared(squares)
-        payload = encode_update(update, REFERENCE, SQUARED, WireConfig(values=codec), draws)
-        arrived = decode_update(payload, asked).extra["squared-gradient"]["w"].reshape(-1)
+        task = replace(wired(planned(SQUARED), values=codec), seed=seed)
+        arrived = decode_update(encoded(squared(squares), task), task).extra["squared-gradient"]["w"].reshape(-1)
         assert arrived.min() >= 0
         found += arrived / 200
     # Of q2 each value is 0 or the largest, 10⁻⁸: the mean of 200 is off by at most 0.5·10⁻⁸/√200, four times over.
@@ -605,20 +633,19 @@ def test_squares_of_small_gradients_arrive_as_squares(codec: str) -> None:
 
 @pytest.mark.parametrize("codec", ["q8", "q4", "q2"])
 def test_a_change_that_is_too_large_is_refused(codec: str) -> None:
-    params = {**UPDATE.params, "w": torch.full((10,), LARGEST_TERM / 64)}
-    refused(
-        encoded(replace(UPDATE, params=params), values=codec), "w .*holds .*: not a number, or too large to average"
-    )
+    params, task = {**UPDATE.params, "w": torch.full((10,), LARGEST_TERM / 64)}, wired(values=codec)
+    payload = encoded(replace(UPDATE, params=params), task)
+    refused(payload, "w .*holds .*: not a number, or too large to average", task)
 
 
 def test_a_parameter_of_half_precision_that_overflows_is_refused() -> None:
     reference = Reference(Broadcast(7, {"h": torch.zeros(2, dtype=torch.float16)}))
     wide = Reference(Broadcast(7, {"h": torch.zeros(2)}))
     plan = ClientPlan(LocalTraining())
-    payload = encoded(Update(5, 7, 1, {"h": torch.tensor([1.0, 1e5])}), wide, plan)
+    payload = encoded(Update(5, 7, 1, {"h": torch.tensor([1.0, 1e5])}), asked(wide, plan))
     sections = split(payload, wide.answer_layout(plan), Kind.UPDATE)
     head = replace(sections.header, fingerprint=reference.answer_layout(plan).fingerprint)
-    refused(join(head, b"", b"", bytes(sections.values)), "h .*holds inf", Asked(reference, plan, 5, 600))
+    refused(join(head, b"", b"", bytes(sections.values)), "h .*holds inf", asked(reference, plan))
 
 
 @pytest.mark.parametrize("weight", [1, 100, 600])
@@ -632,7 +659,7 @@ def test_whatever_is_let_through_can_be_summed(weight: int) -> None:
         buffers={"mean": torch.tensor([most]), "seen": torch.tensor(math.ceil(LARGEST_TERM / weight) - 1)},
         extra={"gradient": {"w": torch.full((4, 10), -most), "b": torch.full((2,), most)}},
     )
-    found = decode_update(encoded(update, plan=plan), replace(ASKED, plan=plan))
+    found = decode_update(encoded(update, planned(plan)), planned(plan))
     total = SparseSum(HELD)
     for _ in range(int(ROOM / LARGEST_TERM) - 1):
         total.add(found)
@@ -642,27 +669,26 @@ def test_whatever_is_let_through_can_be_summed(weight: int) -> None:
 def test_a_client_that_keeps_its_masked_layers_sends_no_mask() -> None:
     plan = replace(WORK, keep=frozenset({"w"}))
     update = replace(UPDATE, params={"b": UPDATE.params["b"]})
-    found = decode_update(encoded(update, plan=plan), replace(ASKED, plan=plan))
+    found = decode_update(encoded(update, planned(plan)), planned(plan))
     assert found.masks is None
     assert_same(found.params, update.params)
 
 
 def test_a_parameter_that_stays_with_the_client_cannot_be_sent() -> None:
-    asked = replace(ASKED, plan=replace(WORK, keep=frozenset({"b"})))
+    task = replace(ROOMY, plan=replace(WORK, keep=frozenset({"b"})))
     with pytest.raises(WireError, match="for another model"):
-        decode_update(encoded(), asked)
+        decode_update(encoded(task=ROOMY), task)
 
 
 def test_only_the_codec_that_was_asked_for_is_taken() -> None:
-    asked = replace(ASKED, wire=WireConfig(values="q4"))
-    refused(encoded(UPDATE, values="q2"), "values have codec 3, asked for was q4", asked)
-    assert decode_update(encoded(UPDATE, values="q4"), asked).weight == UPDATE.weight
+    task = wired(values="q4")
+    refused(encoded(task=wired(values="q2")), "values have codec 3, asked for was q4", task)
+    assert decode_update(encoded(task=task), task).weight == UPDATE.weight
 
 
 def test_an_update_longer_than_the_longest_is_refused_before_it_is_looked_at() -> None:
-    asked = replace(ASKED, wire=WireConfig())
     with pytest.raises(WireError, match=r"the update has \d+ bytes, the largest possible \d+"):
-        decode_update(encoded(UPDATE) + bytes(10_000), asked)
+        decode_update(encoded(UPDATE) + bytes(10_000), replace(TASK, wire=WireConfig()))
 
 
 PARTIAL = Readjust(1, {"w": 1}, {"w": 10})
@@ -673,13 +699,12 @@ def test_a_layer_that_was_not_to_be_readjusted_keeps_its_mask(style: Any) -> Non
     params = {"v": torch.ones(40), "w": torch.ones(40)}
     held = {name: torch.arange(40) < 10 for name in params}
     moved = (torch.arange(40) < 11) & (torch.arange(40) > 0)
-    reference, wire = Reference(Broadcast(7, params, {}, held)), WireConfig(mask=style)
+    reference = Reference(Broadcast(7, params, {}, held))
     plan = ClientPlan(LocalTraining(), (PARTIAL,))
     update = Update(5, 7, 1, {name: torch.ones(10) for name in params}, masks={"v": held["v"], "w": moved})
-    assert_same(sent_over(update, reference, plan, wire).masks or {}, {"v": held["v"], "w": moved})
-    both = replace(update, masks={"v": moved, "w": moved})
-    payload = encode_update(both, reference, plan, wire, generator(0, "test"))
-    refused(payload, "v comes with a mask of its own, which nobody asked for", Asked(reference, plan, 5, 600))
+    assert_same(sent_over(update, reference, plan, mask=style).masks or {}, {"v": held["v"], "w": moved})
+    both, task = replace(update, masks={"v": moved, "w": moved}), asked(reference, plan, mask=style)
+    refused(encoded(both, task), "v comes with a mask of its own, which nobody asked for", task)
 
 
 @pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64, torch.float8_e5m2, torch.bool, torch.int8])
@@ -688,14 +713,14 @@ def test_buffers_of_any_real_format_travel(dtype: torch.dtype) -> None:
     reference = Reference(Broadcast(7, {"w": torch.ones(2)}, {"odd": odd}))
     plan = ClientPlan(LocalTraining())
     update = Update(5, 7, 1, {"w": torch.zeros(2)}, {"odd": odd})
-    found = sent_over(update, reference, plan, WireConfig()).buffers["odd"]
+    found = sent_over(update, reference, plan).buffers["odd"]
     assert found.dtype is dtype
     assert found.double().tolist() == [0, 1, 1]
 
 
 def test_a_difference_to_no_mask_is_refused() -> None:
-    reference, plan = Reference(Broadcast(7, {"w": torch.ones(2)})), ClientPlan(LocalTraining())
-    payload = encoded(Update(5, 7, 1, {"w": torch.zeros(2)}), reference, plan)
-    sections = split(payload, reference.answer_layout(plan), Kind.UPDATE)
+    task = asked(Reference(Broadcast(7, {"w": torch.ones(2)})), ClientPlan(LocalTraining()))
+    payload = encoded(Update(5, 7, 1, {"w": torch.zeros(2)}), task)
+    sections = split(payload, answer_layout(task), Kind.UPDATE)
     head = replace(sections.header, mask=MaskCode.DIFFERENCE)
-    refused(join(head, b"", b"", bytes(sections.values)), "the model has none", Asked(reference, plan, 5, 600))
+    refused(join(head, b"", b"", bytes(sections.values)), "the model has none", task)

@@ -6,6 +6,7 @@ from typing import Any
 
 from feddst.errors import OptionError
 from feddst.options import Option, option_hint
+from feddst.runtime.old_names import OPTIONS, renewed
 
 
 @dataclass(frozen=True)
@@ -35,23 +36,24 @@ def parse(
         if not word.startswith("-"):
             loose.append(word)
             continue
-        opt, text = _option(word, known, unneeded or {})
-        if opt.name in values:
-            raise OptionError(f"--{opt.name} is given twice")
-        values[opt.name] = opt.parse(_value(opt, text, rest))
+        name, opt, text = _option(word, known, unneeded or {})
+        if name in values:
+            raise OptionError(f"--{name} is given twice")
+        values[name] = opt.parse(_value(opt, text, rest))
     if len(loose) > words:
         raise _unexpected(loose[words], values)
-    return Arguments(values, tuple(loose))
+    return Arguments(renewed(values, "the command line"), tuple(loose))
 
 
-def _option(word: str, known: dict[str, Option], unneeded: Mapping[str, str]) -> tuple[Option, str | None]:
-    """The option that a word names, and the value if it stands in the same word."""
+def _option(word: str, known: dict[str, Option], unneeded: Mapping[str, str]) -> tuple[str, Option, str | None]:
+    """The name in a word, the option that it stands for, and the value if that is in the same word."""
     given, equals, text = word.partition("=")
     name = given.removeprefix("--").replace("-", "_")
-    if not given.startswith("--") or name not in known:
+    opt = known.get(OPTIONS.get(name, name))
+    if not given.startswith("--") or opt is None:
         advice = f": {unneeded[name]}" if name in unneeded else option_hint(name.lstrip("_"), known, "--{}")
         raise OptionError(f"unknown option {given}{advice}")
-    return known[name], text if equals else None
+    return name, opt, text if equals else None
 
 
 def _unexpected(word: str, values: Mapping[str, Any]) -> OptionError:

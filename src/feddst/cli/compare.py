@@ -27,7 +27,8 @@ def compare_command(given: Arguments) -> int:
     settings = gather(given, "compare", options)
     config = compare_config(settings.values)
     config.check()
-    refuse_ineffective([entry.method for entry in config.entries()], settings.asked_for(options))
+    each = [entry.config(config.base, config.seeds[0], config.given) for entry in config.entries()]
+    refuse_ineffective(each, settings.asked_for(options))
     out = Path(given.values["out"]) if given.values.get("out") else fresh(f"compare-{config.base.data.dataset}")
     runs = counted(len(config.methods) * len(config.seeds), "run")
     opening = f"{runs} on {describe_setting(config.base)}; writing to {out}"

@@ -196,7 +196,7 @@ def _config(given: Arguments, fixed: dict[str, Any]) -> tuple[RunConfig, Path, b
         config = updated(RunDirectory(Path(out)).stored_config(), settings.values)
     else:
         config = config_of({**FEDERATION, **fixed, **settings.values})
-    refuse_ineffective([config.method], settings.asked_for(options))
+    refuse_ineffective([config], settings.asked_for(options))
     config.check()
     path = Path(out) if out else fresh(f"flower-{config.method}-{config.data.dataset}-seed{config.seed}")
     if resume:

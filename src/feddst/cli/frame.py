@@ -4,7 +4,7 @@ import textwrap
 from dataclasses import dataclass
 from typing import Literal
 
-from feddst.cli.run_progress import Story
+from feddst.cli.run_progress import RunProgress
 from feddst.cli.sparkline import sparkline
 from feddst.runtime.wording import duration, percent
 
@@ -24,68 +24,68 @@ class Line:
     kind: Literal["title", "numbers", "notice"] = "numbers"
 
 
-def frame(story: Story, width: int, *, ascii_only: bool = False) -> list[Line]:
+def frame(progress: RunProgress, width: int, *, ascii_only: bool = False) -> list[Line]:
     """What is known of a run, in lines of at most `width` columns."""
     width = min(width, WIDEST)
     numbers = (
-        _rounds(story, width, "=-" if ascii_only else "━─"),
-        _accuracy(story, width, curve=not ascii_only),
-        _labelled("sent", width, *_sent(story)),
-        _labelled("weights", width, *_weights(story)),
-        _labelled("time", width, *_time(story)),
+        _rounds(progress, width, "=-" if ascii_only else "━─"),
+        _accuracy(progress, width, curve=not ascii_only),
+        _labelled("sent", width, *_sent(progress)),
+        _labelled("weights", width, *_weights(progress)),
+        _labelled("time", width, *_time(progress)),
     )
     return [
-        *([Line(story.title[:width], "title")] if story.title else []),
+        *([Line(progress.title[:width], "title")] if progress.title else []),
         *(Line(text[:width]) for text in numbers),
-        *(Line(text, "notice") for text in textwrap.wrap(story.notice, width)),
+        *(Line(text, "notice") for text in textwrap.wrap(progress.notice, width)),
     ]
 
 
-def _rounds(story: Story, width: int, strokes: str) -> str:
-    number = story.last.round if story.last is not None else 0
-    limit = story.config.rounds
+def _rounds(progress: RunProgress, width: int, strokes: str) -> str:
+    number = progress.last.round if progress.last is not None else 0
+    limit = progress.config.rounds
     start = f"{'rounds':{LABEL}}{number:,} of {limit:,}" if limit else f"{'rounds':{LABEL}}{number:,}"
-    end = f"{100 * story.done():3.0f} %"
+    end = f"{100 * progress.done():3.0f} %"
     room = width - len(start) - len(end) - 4
-    done = round(story.done() * room)
+    done = round(progress.done() * room)
     return f"{start}  {strokes[0] * done}{strokes[1] * (room - done)}  {end}" if room > 0 else f"{start}  {end}"
 
 
-def _accuracy(story: Story, width: int, *, curve: bool) -> str:
-    best = story.best
+def _accuracy(progress: RunProgress, width: int, *, curve: bool) -> str:
+    best = progress.best
     if best is None:
         return _labelled("accuracy", width, "not evaluated yet")
-    scores = [score.accuracy for score in story.scores]
+    scores = [score.accuracy for score in progress.scores]
     short = f"{percent(scores[-1])}, best {percent(best.accuracy)}"
     line = _labelled("accuracy", width - 2 * SHORTEST, f"{short} in round {best.round:,}", short)
     room = min(CURVE, width - len(line) - 2)
     return f"{line}  {sparkline(scores, room)}" if curve and room >= SHORTEST else line
 
 
-def _sent(story: Story) -> tuple[str, ...]:
-    row = story.last
+def _sent(progress: RunProgress) -> tuple[str, ...]:
+    row = progress.last
     up, down = (row.upload_bytes / 2**20, row.download_bytes / 2**20) if row is not None else (0, 0)
     return f"{up:,.1f} MiB up, {down:,.1f} MiB down", f"{up:,.0f} MiB up, {down:,.0f} down"
 
 
-def _weights(story: Story) -> tuple[str, ...]:
-    active, moved = f"{percent(story.density)} active", story.moved
-    of_all = active if story.density_all is None else f"{active} ({percent(story.density_all)} of all)"
+def _weights(progress: RunProgress) -> tuple[str, ...]:
+    active, moved = f"{percent(progress.density)} active", progress.moved
+    of_all = active if progress.density_all is None else f"{active} ({percent(progress.density_all)} of all)"
     if moved is None:
         return of_all, active
     return (
         f"{of_all}, {moved.entered:,} in and {moved.left:,} out in round {moved.round:,}",
         f"{active}, {moved.entered:,} in and {moved.left:,} out in round {moved.round:,}",
-        f"{percent(story.density)}, {moved.entered:,} in, {moved.left:,} out",
+        f"{percent(progress.density)}, {moved.entered:,} in, {moved.left:,} out",
         active,
     )
 
 
-def _time(story: Story) -> tuple[str, ...]:
-    left = story.seconds_left()
+def _time(progress: RunProgress) -> tuple[str, ...]:
+    left = progress.seconds_left()
     if left is None:
-        return ("the first round is under way",) if story.last is None else ("the next round is under way",)
-    pace = story.pace.seconds_a_round
+        return ("the first round is under way",) if progress.last is None else ("the next round is under way",)
+    pace = progress.pace.seconds_a_round
     seconds = f"{pace:.1f} s" if pace >= 1 else f"{pace:.2f} s"
     rest = f"{duration(left)} left"
     return f"{seconds} a round, about {rest}", f"{seconds}/round, {rest}", rest

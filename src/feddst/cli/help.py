@@ -56,8 +56,10 @@ def group_summary(group: str) -> str:
     kind = FlowerConfig if group == "flower" else RunConfig().group(group)
     text = (kind.__doc__ or "").strip().splitlines()[0]
     users = [name for name, method in METHODS.items() if group in {field.name for field in dataclasses.fields(method)}]
-    only = f" Only for {', '.join(users)}." if users and len(users) < len(METHODS) else ""
-    return text + only
+    if not users or len(users) == len(METHODS):
+        return text
+    others = [name for name in METHODS if name not in users]
+    return text + (f" Only for {', '.join(users)}." if len(users) < len(others) else f" Not for {', '.join(others)}.")
 
 
 def shown_default(opt: Option) -> str:

@@ -9,35 +9,35 @@ from rich.segment import ControlType
 from rich.text import Text
 
 from feddst.cli.frame import LABEL, Line, frame
-from feddst.cli.run_progress import Story
+from feddst.cli.run_progress import RunProgress
 from feddst.cli.sparkline import BLOCKS
 
 
 class View:
-    """A story as rich draws it; remembers how wide its lines were."""
+    """A run as rich draws it; remembers how wide its lines were."""
 
-    def __init__(self, story: Story) -> None:
-        self.story = story
+    def __init__(self, progress: RunProgress) -> None:
+        self.progress = progress
         self.drawn: Sequence[int] = ()
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        lines = frame(self.story, options.max_width, ascii_only=options.ascii_only)
+        lines = frame(self.progress, options.max_width, ascii_only=options.ascii_only)
         self.drawn = [len(line.text) for line in lines]
         yield from map(_styled, lines)
 
 
 class LiveView:
-    """Draws a story four times a second, below everything else that is written to standard error meanwhile."""
+    """Draws a run four times a second, below everything else that is written to standard error meanwhile."""
 
-    def __init__(self, console: Console, story: Story) -> None:
-        self._live = Redrawn(View(story), console)
+    def __init__(self, console: Console, progress: RunProgress) -> None:
+        self._live = Redrawn(View(progress), console)
         self._live.start(refresh=True)
 
-    def show(self, story: Story) -> None:
-        """Nothing to do: the story is drawn as it is, the next time."""
+    def show(self, progress: RunProgress) -> None:
+        """Nothing to do: the run is drawn as it is, the next time."""
 
-    def announce(self, line: str, story: Story) -> None:
-        story.notice = line
+    def announce(self, line: str, progress: RunProgress) -> None:
+        progress.notice = line
 
     def close(self) -> None:
         self._live.stop()

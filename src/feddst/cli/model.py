@@ -23,7 +23,7 @@ def model_command(given: Arguments) -> int:
     options = options_of(RunConfig)
     settings = gather(given, "run", options)
     config = config_of(settings.values)
-    refuse_ineffective([config.method], settings.asked_for(options))
+    refuse_ineffective([config], settings.asked_for(options))
     config.check()
     found = anatomy_of(config)
     print(describe(config, found))

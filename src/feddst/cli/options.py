@@ -8,8 +8,9 @@ from feddst.cli.command import Command
 from feddst.cli.help import by_group, group_summary, shown_default
 from feddst.cli.screen import show_table
 from feddst.errors import OptionError
-from feddst.options import Option, option, options_of
+from feddst.options import Option, as_words, option, options_of
 from feddst.runtime import RunConfig
+from feddst.runtime.old_names import METHODS, OPTIONS
 
 HEADING = ("option", "default", "allowed", "meaning")
 
@@ -63,8 +64,20 @@ def page(commands: Mapping[str, Command]) -> str:
         *_groups(options_of(RunConfig)),
         "## Commands",
         *(_command(name, command) for name, command in commands.items()),
+        "## Names of earlier versions",
+        "Files, commands and run directories with these are read, with one line that says so.",
+        _old_names(),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _old_names() -> str:
+    options = [(f"`--{old}`", f"`--{new}`") for old, new in OPTIONS.items()]
+    methods = [
+        (f"`--method {old}`", f"`--method {former.method} {' '.join(as_words(former.options))}`")
+        for old, former in METHODS.items()
+    ]
+    return "\n".join(["| before | now |", "|---|---|", *(f"| {old} | {new} |" for old, new in (*options, *methods))])
 
 
 def _groups(options: Sequence[Option]) -> list[str]:

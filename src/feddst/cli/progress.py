@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
 from feddst.cli.interruption import Interruption
-from feddst.cli.run_progress import Story
+from feddst.cli.run_progress import RunProgress
 from feddst.cli.screen import say
 from feddst.runtime.metrics import Row
 from feddst.runtime.pace import progress_line
@@ -24,11 +24,11 @@ FINISHING = "finishing this round; press Ctrl-C again to stop at once"
 class Display(Protocol):
     """How the rounds of one run are shown."""
 
-    def show(self, story: Story) -> None:
+    def show(self, progress: RunProgress) -> None:
         """A round has ended."""
         ...
 
-    def announce(self, line: str, story: Story) -> None:
+    def announce(self, line: str, progress: RunProgress) -> None:
         """Something that the user should know now; called from a signal's handler."""
         ...
 
@@ -40,12 +40,12 @@ class Display(Protocol):
 class Lines:
     """One line for each evaluation."""
 
-    def show(self, story: Story) -> None:
-        row = story.last
+    def show(self, progress: RunProgress) -> None:
+        row = progress.last
         if row is not None and row.accuracy is not None:
-            say(progress_line(story.pace, row, row.accuracy))
+            say(progress_line(progress.pace, row, row.accuracy))
 
-    def announce(self, line: str, story: Story) -> None:
+    def announce(self, line: str, progress: RunProgress) -> None:
         say(line)
 
     def close(self) -> None:
@@ -63,7 +63,7 @@ class Reporter:
         self._interruption = interruption
         self._opening = opening
         self._display: Display | None = None
-        self._story: Story | None = None
+        self._progress: RunProgress | None = None
         self._turn: Turn | None = None
         interruption.announce = self._announce
 
@@ -86,15 +86,15 @@ class Reporter:
         self._open()
         for run in runs:
             say(describe_network(run))
-            self._story = Story.of(run, "" if self._turn is None else _title(self._turn))
-            self._display = make_display(self._story)
+            self._progress = RunProgress.of(run, "" if self._turn is None else _title(self._turn))
+            self._display = make_display(self._progress)
             self._interruption.in_rounds = True
 
     def row(self, run: Run, row: Row) -> None:
         assert self._display is not None
-        assert self._story is not None
-        self._story.add(row)
-        self._display.show(self._story)
+        assert self._progress is not None
+        self._progress.add(row)
+        self._display.show(self._progress)
         if run.stopped_by:
             self._close()
             if self._turn is not None:
@@ -109,8 +109,8 @@ class Reporter:
             self._opening = ""
 
     def _announce(self) -> None:
-        if self._display is not None and self._story is not None:
-            self._display.announce(FINISHING, self._story)
+        if self._display is not None and self._progress is not None:
+            self._display.announce(FINISHING, self._progress)
 
     def _close(self) -> None:
         self._interruption.in_rounds = False
@@ -119,14 +119,14 @@ class Reporter:
             self._display = None
 
 
-def make_display(story: Story) -> Display:
+def make_display(progress: RunProgress) -> Display:
     """A live view if standard error is a terminal that can show one and rich is there, else lines."""
     console = terminal()
     if console is None:
         return Lines()
     from feddst.cli.live import LiveView
 
-    return LiveView(console, story)
+    return LiveView(console, progress)
 
 
 def make_bar() -> "Progress | None":

@@ -29,7 +29,7 @@ def run_command(given: Arguments) -> int:
     if resume and not out:
         raise OptionError("--resume needs --out, the directory of the run to go on with")
     config = _config(settings, RunDirectory(Path(out)) if resume else None)
-    refuse_ineffective([config.method], settings.asked_for(options))
+    refuse_ineffective([config], settings.asked_for(options))
     config.check()
     path = Path(out) if out else fresh(f"{config.method}-{config.data.dataset}-seed{config.seed}")
     if resume and (summary := RunDirectory(path).complete(config)):

@@ -18,7 +18,7 @@ class Score:
 
 
 @dataclass
-class Story:
+class RunProgress:
     """One run, row by row; `title` says which of several it is, `notice` what the user should know now.
 
     `density_all` is None after rows of versions that did not have it.
@@ -38,17 +38,17 @@ class Story:
         self.pace = Pace(self.config)
 
     @classmethod
-    def of(cls, run: Run, title: str = "") -> "Story":
-        """The story up to now: that of a resumed run begins with the rounds it had."""
-        story = cls(run.config, run.densities.prunable, title, density_all=run.densities.all)
+    def of(cls, run: Run, title: str = "") -> "RunProgress":
+        """The run up to now: that of a resumed run begins with the rounds it had."""
+        progress = cls(run.config, run.densities.prunable, title, density_all=run.densities.all)
         for row in run.rows:
-            story._tell(row)
-        return story
+            progress._note(row)
+        return progress
 
     def add(self, row: Row) -> None:
         """A round has ended."""
         self.pace.add(row)
-        self._tell(row)
+        self._note(row)
         self.heard = time.monotonic()
 
     @property
@@ -66,7 +66,7 @@ class Story:
             return None
         return max(0.0, self.pace.seconds_left(self.last) - (time.monotonic() - self.heard))
 
-    def _tell(self, row: Row) -> None:
+    def _note(self, row: Row) -> None:
         self.last, self.density, self.density_all = row, row.density, row.density_all
         if row.accuracy is not None:
             self.scores.append(Score(row.round, row.accuracy))

@@ -9,6 +9,7 @@ from feddst.cli.arguments import Arguments
 from feddst.errors import OptionError
 from feddst.options import Option, option, option_hint
 from feddst.runtime import toml
+from feddst.runtime.old_names import named_now, renewed
 from feddst.runtime.presets import Command, preset_options
 
 
@@ -45,7 +46,7 @@ class Settings:
     @property
     def values(self) -> dict[str, Any]:
         """All options given, the strongest source last."""
-        return {**self.preset, **self.file, **self.typed}
+        return named_now({**self.preset, **self.file, **self.typed})
 
     def asked_for(self, options: Sequence[Option]) -> dict[str, Any]:
         """Options that the user wants to matter.
@@ -55,7 +56,7 @@ class Settings:
         """
         defaults = {opt.name: opt.default for opt in options}
         changed = {name: value for name, value in self.file.items() if value != _plain(defaults[name])}
-        return {**changed, **self.typed}
+        return named_now({**changed, **self.typed})
 
 
 def gather(given: Arguments, command: Command, options: Sequence[Option]) -> Settings:
@@ -71,7 +72,7 @@ def gather(given: Arguments, command: Command, options: Sequence[Option]) -> Set
 
 
 def _read(path: Path, names: set[str]) -> dict[str, Any]:
-    values = toml.read(path)
+    values = renewed(toml.read(path), str(path))
     for name in values:
         if name not in names:
             raise OptionError(f"unknown option {name!r} in {path}{option_hint(name, names)}")

@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -10,36 +10,54 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from feddst.clients.task import Job, Outcome
-from feddst.core import OBJECTIVES, ClientStep, Masks, Objective, Positions, Tensors, Update, minibatches
+from feddst.core import (
+    OBJECTIVES,
+    ClientState,
+    ClientStep,
+    Examples,
+    Masks,
+    Objective,
+    Positions,
+    Tensors,
+    Update,
+    minibatches,
+)
 from feddst.core.minibatches import Indices
 from feddst.errors import DivergenceError
+from feddst.wire import ClientTask
 
 
 @dataclass
 class Client(ABC):
     """A client in the middle of its round.
 
-    `slots` are what the optimizer remembers of each parameter, by the slot's name, new each round. Where an engine
-    keeps both elsewhere while it trains, `params` and `slots` are up to date after `expose`, and what was changed in
-    them counts from `adopt` on. `scratch` is where steps remember, by a name of theirs, what they need later.
+    `task` has the examples that it trains on. `slots` are what the optimizer remembers of each parameter, by the slot's
+    name, new each round. Where an engine keeps both elsewhere while it trains, `params` and `slots` are up to date
+    after `expose`, and what was changed in them counts from `adopt` on. `scratch` is where steps remember, by a name of
+    theirs, what they need later. `loss` is the last epoch's mean, once it has trained.
     """
 
-    job: Job
+    task: ClientTask
     masks: Masks
     params: dict[str, Tensor]
     slots: dict[str, dict[str, Tensor]]
     scratch: dict[str, Any] = field(init=False, default_factory=dict)
+    loss: float = field(init=False, default=0.0)
+
+    @property
+    def examples(self) -> Examples:
+        """What it trains on."""
+        return self.task.examples
 
     @property
     def objective(self) -> Objective:
         """What it minimises."""
-        return OBJECTIVES[self.job.plan.local.objective]
+        return OBJECTIVES[self.task.plan.local.objective]
 
     @property
     def draw(self) -> tuple[int, int, int]:
         """What its random draws are keyed by: seed, round, client."""
-        return self.job.seed, self.job.broadcast.round, self.job.client
+        return self.task.draw
 
     @abstractmethod
     def epochs(self, epochs: Sequence[Sequence[Indices]]) -> list[float]:
@@ -85,19 +103,22 @@ class Client(ABC):
 
 @dataclass(frozen=True)
 class Beginning:
-    """What a client begins its training with; `images` are the rows of its images that it trains on, if not all."""
+    """What a client begins its training with: its task on the examples that it trains on, its masks and its weights.
 
-    job: Job
+    `rows` are those of the examples that it was given, if not all.
+    """
+
+    task: ClientTask
     masks: Masks
     weights: Tensors
-    images: Tensor | None = None
+    rows: Tensor | None = None
 
 
-def beginning(module: nn.Module, job: Job) -> Beginning:
-    """The job on the images that are trained on, with the client's masks and weights; `module` may be overwritten."""
-    sent, plan = job.broadcast, job.plan
-    own = {name: job.state.tensors.get(name, job.initial[name]) for name in sorted(plan.keep)}
-    begun = Beginning(job, sent.masks, {**sent.params, **own} if own else sent.params)
+def beginning(module: nn.Module, task: ClientTask) -> Beginning:
+    """What a task begins with, after what its steps make of it; `module` may be overwritten."""
+    sent, plan = task.sent.broadcast, task.plan
+    own = {name: task.state.tensors.get(name, task.initial[name]) for name in sorted(plan.keep)}
+    begun = Beginning(task, sent.masks, {**sent.params, **own} if own else sent.params)
     for step in plan.steps:
         begun = step.begin(module, begun)
     return begun
@@ -105,30 +126,38 @@ def beginning(module: nn.Module, job: Job) -> Beginning:
 
 def train(client: Client) -> float:
     """All epochs, with what the steps do in them; returns the last epoch's mean loss."""
-    job, steps = client.job, client.job.plan.steps
+    plan, steps = client.task.plan, client.task.plan.steps
+    if not plan.train:
+        return 0.0
     for step in steps:
         if (loss := step.train(client)) is not None:
             return loss
-    epochs = minibatches(len(job.labels), job.plan.local, *client.draw)
-    waiting = [(stop, step) for step in steps for stop in step.pauses(len(epochs))]
-    done, loss = 0, math.nan
-    for stop in sorted({stop for stop, _ in waiting} | {len(epochs)}):
-        loss = _epochs(client, epochs[done:stop], done)
-        for when, step in waiting:
-            if when == stop:
-                client.after_epoch(step, epochs[stop - 1][-1])
-        done = stop
+    epochs = minibatches(len(client.examples), plan.local, *client.draw)
+    loss = math.nan
+    for stretch, due in stretches(steps, len(epochs)):
+        loss = _epochs(client, epochs[stretch], stretch.start)
+        for step in due:
+            client.after_epoch(step, epochs[stretch.stop - 1][-1])
     return loss
+
+
+def stretches(steps: Sequence[ClientStep], epochs: int) -> Iterator[tuple[slice, list[ClientStep]]]:
+    """So many epochs in stretches: which of them, and the steps that have something to do after the last of these."""
+    waiting = [(stop, step) for step in steps for stop in step.pauses(epochs)]
+    done = 0
+    for stop in sorted({stop for stop, _ in waiting} | {epochs}):
+        yield slice(done, stop), [step for when, step in waiting if when == stop]
+        done = stop
 
 
 def _epochs(client: Client, epochs: Sequence[Sequence[Indices]], done: int) -> float:
     """Some epochs, after so many; returns the last one's mean loss."""
-    job, looking = client.job, [step for step in client.job.plan.steps if step.looks_at_batches]
+    task, looking = client.task, [step for step in client.task.plan.steps if step.looks_at_batches]
     show = partial(_show, client, looking)
     sums = [train_batch_by_batch(client, one, show) for one in epochs] if looking else client.epochs(epochs)
-    losses = [total / len(job.labels) for total in sums]
+    losses = [total / len(task.data) for total in sums]
     for epoch, loss in enumerate(losses, done + 1):
-        refuse_diverged(loss, epoch, job.client, job.broadcast.round, job.plan.local.lr)
+        refuse_diverged(loss, epoch, task.client, task.round, task.plan.local.lr)
     return losses[-1]
 
 
@@ -162,22 +191,22 @@ def diverged(name: str, client: int, round: int, lr: float) -> DivergenceError:
     )
 
 
-def outcome(client: Client, loss: float) -> Outcome:
+def finished(client: Client) -> tuple[Update, ClientState]:
     """What the client sends back, and what it keeps."""
-    job, plan = client.job, client.job.plan
+    task, plan, sent = client.task, client.task.plan, client.task.sent
     if plan.keep or plan.groups:
         client.expose()
     masks = {name: mask.cpu() for name, mask in client.masks.items()}
-    held = job.broadcast.masks
+    held = sent.broadcast.masks
     changed = any(name not in held or not _same(mask, held[name]) for name, mask in masks.items())
-    active = client.final(None if changed else job.positions)
+    active = client.final(None if changed else sent.positions)
     if not _finite(active.values()):
         name = next(name for name, value in active.items() if not torch.isfinite(value).all())
-        raise diverged(name, job.client, job.broadcast.round, plan.local.lr)
+        raise diverged(name, task.client, task.round, plan.local.lr)
     update = Update(
-        client=job.client,
-        round=job.broadcast.round,
-        weight=plan.local.weight(len(job.labels)),
+        client=task.client,
+        round=task.round,
+        weight=plan.local.weight(len(task.data)),
         params={name: value for name, value in active.items() if plan.train and name not in plan.keep},
         buffers=client.buffers() if plan.train else {},
         masks=masks if changed else None,
@@ -186,7 +215,7 @@ def outcome(client: Client, loss: float) -> Outcome:
     kept = {name: client.params[name].detach().cpu().clone() for name in sorted(plan.keep)}
     for step in plan.steps:
         kept |= step.keeps(masks)
-    return Outcome(update, replace(job.state, tensors={**job.state.tensors, **kept}), loss)
+    return update, replace(task.state, tensors={**task.state.tensors, **kept})
 
 
 def _finite(values: Collection[Tensor]) -> bool:

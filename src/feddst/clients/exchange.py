@@ -3,76 +3,70 @@
 import threading
 from collections.abc import Callable, Collection
 
-import numpy as np
 from torch import nn
 
-from feddst.clients.task import Assignment, Failure, Job, Outcome, Reply
-from feddst.core import ClientState, generator
+from feddst.clients.client import Client, finished
+from feddst.core import ClientState, Update
 from feddst.errors import DivergenceError, WireError
 from feddst.models import persistent_buffers
-from feddst.wire import Asked, Inbox, Layout, Reference, decode_update, encode_update, model_layout
+from feddst.wire import (
+    BroadcastDecoder,
+    ClientResult,
+    ClientTask,
+    Layout,
+    Reference,
+    decode_update,
+    encode_update,
+    model_layout,
+)
 from feddst.wire.feedback import remainder_of
 
 
-class Parcels:
-    """Opens the parcels of a round; clients whose parcels have the same content share it."""
+class TaskReader:
+    """Reads the messages of a round's tasks; clients whose messages have the same content share what they say."""
 
     def __init__(self, module: nn.Module) -> None:
         self._module = module
         self._lock = threading.Lock()
-        self._inboxes: dict[frozenset[str], Inbox] = {}
-        self._opened: dict[object, Reference] = {}
+        self._decoders: dict[frozenset[str], BroadcastDecoder] = {}
+        self._read: dict[object, Reference] = {}
 
-    def open(self, assignment: Assignment) -> Reference:
-        """The broadcast that an assignment brings."""
-        parcel, keep = assignment.parcel, assignment.plan.keep
-        key = (parcel.payload, id(parcel.held), keep)
+    def read(self, task: ClientTask) -> ClientTask:
+        """The task with its message read."""
+        message, keep = task.message, task.plan.keep
+        key = (message.payload, message.held, keep)
         with self._lock:
-            if keep not in self._inboxes:
-                self._inboxes[keep] = Inbox(layout_of(self._module, keep))
-            if key not in self._opened:
-                self._opened[key] = self._inboxes[keep].open(parcel.payload, parcel.held)
-            return self._opened[key]
+            if keep not in self._decoders:
+                self._decoders[keep] = BroadcastDecoder(layout_of(self._module, keep))
+            if key not in self._read:
+                self._read[key] = self._decoders[keep].read(message.payload, message.held)
+            return task.read_as(self._read[key])
 
 
-def answer(reference: Reference, assignment: Assignment, train_client: Callable[[Job], Outcome]) -> Reply | Failure:
-    """Carry out an assignment whose parcel has been opened, and encode the update."""
-    sent = reference.broadcast
-    job = Job(
-        client=assignment.client,
-        seed=assignment.seed,
-        broadcast=sent,
-        plan=assignment.plan,
-        inputs=assignment.inputs,
-        labels=assignment.labels,
-        state=assignment.state,
-        initial=assignment.initial,
-        positions=reference.positions,
-    )
+def answer(task: ClientTask, train_client: Callable[[ClientTask], Client]) -> ClientResult:
+    """Carry out a task whose message has been read, and encode the update."""
     try:
-        outcome = train_client(job)
+        client = train_client(task)
+        update, state = finished(client)
     except DivergenceError as error:
-        return Failure(str(error), diverged=True)
-    draws = generator(job.seed, "update rounding", sent.round, job.client)
-    if assignment.wire.feedback:
-        payload, state = _encode_with_feedback(outcome, reference, assignment, draws)
-        return Reply(payload, state, outcome.loss)
-    payload = encode_update(outcome.update, reference, job.plan, assignment.wire, draws)
-    return Reply(payload, outcome.state, outcome.loss)
+        return ClientResult.failed(str(error), diverged=True)
+    if task.wire.feedback:
+        payload, state = _encode_with_feedback(update, state, task)
+    else:
+        payload = encode_update(update, task)
+    return ClientResult(payload, state, client.loss)
 
 
-def _encode_with_feedback(
-    outcome: Outcome, reference: Reference, assignment: Assignment, draws: np.random.Generator
-) -> tuple[bytes, ClientState]:
+def _encode_with_feedback(update: Update, state: ClientState, task: ClientTask) -> tuple[bytes, ClientState]:
     """The payload of an update with what was left out of earlier ones, and the state with what is left out of it."""
-    plan, remainder = assignment.plan, remainder_of(reference, assignment.plan, outcome.update.masks)
-    update = remainder.added(outcome.update, outcome.state)
-    payload = encode_update(update, reference, plan, assignment.wire, draws)
+    remainder = remainder_of(task.sent, task.plan, update.masks)
+    whole = remainder.added(update, state)
+    payload = encode_update(whole, task)
     try:
-        arrived = decode_update(payload, Asked(reference, plan, update.client, update.weight, assignment.wire))
+        arrived = decode_update(payload, task)
     except WireError:  # nor will the server take it
-        return payload, outcome.state
-    return payload, remainder.written(outcome.state, remainder.left_out(update, arrived))
+        return payload, state
+    return payload, remainder.written(state, remainder.left_out(whole, arrived))
 
 
 def layout_of(module: nn.Module, keep: Collection[str] = ()) -> Layout:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from feddst.clients.client import Client, beginning, outcome, train
-from feddst.clients.task import Job, Outcome
+from feddst.clients.client import Client, beginning, train
 from feddst.core import OPTIMIZERS, LocalOptimizer, Masks, Positions, Tensors, packed, positions_of
 from feddst.core.keys import torch_seed
 from feddst.core.minibatches import Indices
 from feddst.models import load, persistent_buffers
 from feddst.models.norms import lone_images
+from feddst.wire import ClientTask
 
 
 @dataclass
@@ -28,16 +28,17 @@ class TorchClient(Client):
         return [self._epoch(batches) for batches in epochs]
 
     def _epoch(self, batches: Sequence[Indices]) -> float:
-        total = torch.zeros((), device=self.job.inputs.device)
+        device = self.examples.inputs.device
+        total = torch.zeros((), device=device)
         for indices in batches:
-            batch = torch.from_numpy(indices).to(self.job.inputs.device)
+            batch = torch.from_numpy(indices).to(device)
             total += self.step(batch) * len(batch)
         return float(total)
 
     def step(self, batch: Tensor) -> Tensor:
         """One step of the optimizer on the images `batch` (int64 indices); returns the loss before it."""
-        plan = self.job.plan
-        loss = self.objective.loss(self.module(self.job.inputs[batch]), self.job.labels[batch])
+        plan, seen = self.task.plan, self.examples.at(batch)
+        loss = self.objective.loss(self.module(seen.inputs), seen.labels)
         with torch.no_grad():
             for name, g in self._gradients(loss).items():
                 theta = self.params[name]
@@ -56,8 +57,8 @@ class TorchClient(Client):
         self.module.eval()
         total = {name: torch.zeros_like(value) for name, value in self.params.items()}
         for chunk in torch.split(images, 256):
-            outputs = self.module(self.job.inputs[chunk]) / temperature
-            loss = self.objective.loss(outputs, self.job.labels[chunk], "sum")
+            seen = self.examples.at(chunk)
+            loss = self.objective.loss(self.module(seen.inputs) / temperature, seen.labels, "sum")
             for name, g in self._gradients(loss).items():
                 total[name] += g / len(images)
         self.module.train()
@@ -87,16 +88,16 @@ class TorchClient(Client):
         return {name: g for name, g in zip(trained, gradients, strict=True) if g is not None}
 
 
-def train_client(module: nn.Module, job: Job) -> Outcome:
-    """Carry out one job in `module`, whose tensors are overwritten."""
-    begun = beginning(module, job)
-    device = job.inputs.device
-    load(module, begun.weights, job.broadcast.buffers)
+def train_client(module: nn.Module, task: ClientTask) -> TorchClient:
+    """The client of a task, after its training in `module`, whose tensors are overwritten."""
+    begun = beginning(module, task)
+    device = begun.task.examples.inputs.device
+    load(module, begun.weights, task.sent.broadcast.buffers)
     module.train()
     params: dict[str, Tensor] = dict(module.named_parameters())
-    optimizer = OPTIMIZERS[job.plan.local.optimizer]
+    optimizer = OPTIMIZERS[task.plan.local.optimizer]
     client = TorchClient(
-        job=begun.job,
+        task=begun.task,
         masks={name: mask.to(device) for name, mask in begun.masks.items()},
         params=params,
         slots={slot: {name: torch.zeros_like(value) for name, value in params.items()} for slot in optimizer.slots},
@@ -105,7 +106,7 @@ def train_client(module: nn.Module, job: Job) -> Outcome:
         optimizer=optimizer,
     )
     cuda = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=cuda), lone_images(module, f"client {job.client}"):
-        torch.manual_seed(torch_seed(job.seed, f"torch {job.broadcast.round} {job.client}"))
-        loss = train(client) if job.plan.train else 0.0
-    return outcome(client, loss)
+    with torch.random.fork_rng(devices=cuda), lone_images(module, f"client {task.client}"):
+        torch.manual_seed(torch_seed(task.seed, f"torch {task.round} {task.client}"))
+        client.loss = train(client)
+    return client

@@ -1,5 +1,7 @@
 """The words that methods, engines and the round loop speak to each other."""
 
+from feddst.core.aggregator import AGGREGATORS, Aggregator, AggregatorConfig
+from feddst.core.examples import ClientData, Examples
 from feddst.core.keys import generator
 from feddst.core.minibatches import minibatches
 from feddst.core.model import InitialModel, Layer
@@ -26,13 +28,18 @@ from feddst.core.tensors import (
 from feddst.core.update import ClientState, Key, Place, Stack, Update
 
 __all__ = [
+    "AGGREGATORS",
     "OBJECTIVES",
     "OPTIMIZERS",
     "SCHEDULES",
+    "Aggregator",
+    "AggregatorConfig",
     "Broadcast",
+    "ClientData",
     "ClientPlan",
     "ClientState",
     "ClientStep",
+    "Examples",
     "InitialModel",
     "Key",
     "Layer",

@@ -42,7 +42,12 @@ class Holders:
 
     def merge(self, other: "Holders") -> None:
         """Those of another part of the round's clients."""
-        self._as_sent += other._as_sent
+        if other._sent is self._sent:
+            self._as_sent += other._as_sent
+        else:
+            for name, mask in other._sent.items():
+                self._count(name, as_bytes(mask).reshape(-1).int() * other._as_sent, other._as_sent)
+            self._own += other._as_sent
         self._own += other._own
         for name, counts in other._counts.items():
             self._count(name, counts, other._with_mask[name])

@@ -8,10 +8,12 @@ the last bit, in whichever order updates arrive and however partial sums are mer
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
+from feddst.core.aggregator import Aggregator
 from feddst.core.fixedpoint import (
     LIGHT_ROOM,
     LIGHT_UPDATES,
@@ -25,6 +27,7 @@ from feddst.core.fixedpoint import (
     value_of,
 )
 from feddst.core.holders import Holders
+from feddst.core.registry import register
 from feddst.core.tensors import Masks, Positions, Tensors, positions_in, positions_of, spread
 from feddst.core.update import Key, Place, Stack, Update
 from feddst.errors import TrainingError
@@ -118,7 +121,8 @@ class Whole:
         self.weights += other.weights
 
 
-class SparseSum:
+@register
+class SparseSum(Aggregator):
     """Running sums over the updates of a round; `masks` are those the round was broadcast with.
 
     `positions` are those of the weights that these masks keep, for whoever knows them. Updates with these masks are
@@ -126,8 +130,10 @@ class SparseSum:
     hold a weight are counted too: the sums have their n_c, not how many they are.
     """
 
+    name: ClassVar[str] = "mean"
+
     def __init__(self, masks: Masks, positions: Positions | None = None, *, count_holders: bool = False) -> None:
-        self._masks = masks
+        super().__init__(masks, positions, count_holders=count_holders)
         self._known = positions
         self._kinds: dict[Key, Kind] = {}
         self._rows: dict[Form | StackForm, Row] = {}
@@ -136,8 +142,6 @@ class SparseSum:
         self._wide = False
         self._own_masks = False
         self._holders = Holders(masks) if count_holders else None
-        self.weight = 0
-        self.updates = 0
 
     def add(self, update: Update) -> None:
         """Add one client's update."""
@@ -163,7 +167,7 @@ class SparseSum:
         each, everybody = torch.tensor(stack.weights, device=stack.values.device), sum(stack.weights)
         parts = sum_in_parts(stack.values, each, wide=self._wide)
         for key, place in stack.places.items():
-            self._kinds.setdefault(key, Kind(place.shape, place.dtype, place.masked))
+            self._learn(key, Kind(place.shape, place.dtype, place.masked))
         if stack.held is None:
             self._add_row(stack, parts, everybody)
         else:
@@ -173,11 +177,25 @@ class SparseSum:
             self._holders.add_stack(stack)
         self.weight += everybody if updates else 0
 
-    def merge(self, other: "SparseSum") -> None:
+    def merge(self, other: Self) -> None:
         """Add the sums of another part of the round's updates; both count holders, or neither does."""
         self._grow(other._bound, other.updates)
         for key, kind in other._kinds.items():
-            self._kinds.setdefault(key, kind)
+            self._learn(key, kind)
+        if other.masks is self.masks:
+            self._merge_alike(other)
+        else:  # what they had was theirs, for all that is known here
+            self._own_masks = True
+            for key in other._kinds:
+                whole = other._everything(key)
+                self._whole(key, whole.total.device).merge(whole)
+        if self._holders is not None:
+            assert other._holders is not None
+            self._holders.merge(other._holders)
+        self.weight += other.weight
+
+    def _merge_alike(self, other: Self) -> None:
+        """Add the sums of updates that were sent the same masks."""
         for form, row in other._rows.items():
             if form not in self._rows:
                 total = ExactSum(len(row.total.parts[0]), row.total.device, wide=self._wide)
@@ -186,10 +204,6 @@ class SparseSum:
         for key, whole in other._wholes.items():
             self._whole(key, whole.total.device).merge(whole)
         self._own_masks |= other._own_masks
-        if self._holders is not None:
-            assert other._holders is not None
-            self._holders.merge(other._holders)
-        self.weight += other.weight
 
     def mean(self, group: str = "params", *, otherwise: Tensors | None = None) -> dict[str, Tensor]:
         """Each entry over the clients that hold it; where nobody does, `otherwise` or 0.
@@ -225,7 +239,7 @@ class SparseSum:
     def _row(self, form: Form, device: torch.device) -> Row:
         """The sum of updates of this form that have the broadcast's masks."""
         if form not in self._rows:
-            self._note(form, self._masks)
+            self._note(form, self.masks)
             ends = [0, *accumulate(shape.numel() for _, shape, _ in form)]
             places = {key: slice(*place) for (key, _, _), place in zip(form, pairwise(ends), strict=True)}
             self._rows[form] = Row(ExactSum(ends[-1], device, wide=self._wide), places)
@@ -267,7 +281,12 @@ class SparseSum:
         """Remember what tensors are that were not seen before."""
         for key, shape, dtype in form:
             masked = key[0] == "params" and key[1] in masks
-            self._kinds.setdefault(key, Kind(masks[key[1]].shape if masked else shape, dtype, masked))
+            self._learn(key, Kind(masks[key[1]].shape if masked else shape, dtype, masked))
+
+    def _learn(self, key: Key, kind: Kind) -> None:
+        """Remember what a tensor is: masked as soon as one client holds only a part of it."""
+        if key not in self._kinds or (kind.masked and not self._kinds[key].masked):
+            self._kinds[key] = kind
 
     def _add_wholes(self, form: Form, values: Tensor, weight: int, masks: Masks) -> None:
         self._own_masks = True
@@ -296,11 +315,11 @@ class SparseSum:
         mean = mean.reshape(kind.shape)
         if not kind.masked or otherwise is None:
             return mean
-        return torch.where(self._masks[key[1]], mean, otherwise.to(kind.dtype))
+        return torch.where(self.masks[key[1]], mean, otherwise.to(kind.dtype))
 
     def _held(self, key: Key) -> Tensor:
         if not self._own_masks:
-            return self._masks[key[1]]
+            return self.masks[key[1]]
         return self._votes(key) > 0
 
     def _votes(self, key: Key) -> Tensor:
@@ -328,4 +347,4 @@ class SparseSum:
 
     @cached_property
     def _positions(self) -> Positions:
-        return positions_of(self._masks) if self._known is None else self._known
+        return positions_of(self.masks) if self._known is None else self._known

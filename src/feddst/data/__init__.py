@@ -4,7 +4,7 @@ from feddst.data.config import DataConfig
 from feddst.data.dataset import Dataset
 from feddst.data.federation import Federation
 from feddst.data.partition import Partition, split
-from feddst.data.remote import Roster
+from feddst.data.remote import RemoteFederation
 from feddst.data.sources import clients_of, federate, load, prepared
 
 __all__ = [
@@ -12,7 +12,7 @@ __all__ = [
     "Dataset",
     "Federation",
     "Partition",
-    "Roster",
+    "RemoteFederation",
     "clients_of",
     "federate",
     "load",

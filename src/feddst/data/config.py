@@ -56,7 +56,7 @@ class DataConfig:
         at_least=0,
     )
     min_images: int = option(2, "dirichlet: training images of the smallest client", at_least=1)
-    copies: int = option(
+    augmentation: int = option(
         1,
         "versions of each training image that its client holds: the image, its mirror image, then ones mirrored by "
         "chance and shifted by up to 4 pixels each way; one epoch passes over all of them",
@@ -64,7 +64,8 @@ class DataConfig:
         at_most=16,
     )
     shift_only: bool = option(
-        False, "copies: shifted and never mirrored, for images whose mirror image means something else, as of digits"
+        False,
+        "augmentation: shifted and never mirrored, for images whose mirror image means something else, as of digits",
     )
 
     def check(self) -> None:
@@ -72,14 +73,14 @@ class DataConfig:
         values = flatten(self, "data.")
         for opt in options_of(DataConfig, "data."):
             opt.check(values[opt.name])
-        if self.shift_only and self.copies == 1:
-            raise OptionError("data.shift_only has no effect with data.copies 1: it says how copies are made")
+        if self.shift_only and self.augmentation == 1:
+            raise OptionError("data.shift_only has no effect with data.augmentation 1: it says how versions are made")
 
     @property
     def versions(self) -> str:
         """What clients hold beside the images themselves, in words to go on with; empty if nothing."""
         unmirrored = ", none mirrored" if self.shift_only else ""
-        return f", {self.copies} versions of each image{unmirrored}" if self.copies > 1 else ""
+        return f", {self.augmentation} versions of each image{unmirrored}" if self.augmentation > 1 else ""
 
     @property
     def tested(self) -> str:
@@ -87,6 +88,6 @@ class DataConfig:
         return f", tested on {self.held_out:,} images held out" if self.held_out else ""
 
     @property
-    def without_copies(self) -> "DataConfig":
+    def unaugmented(self) -> "DataConfig":
         """The same data, of which clients hold nothing but the images themselves."""
-        return replace(self, copies=1, shift_only=False)
+        return replace(self, augmentation=1, shift_only=False)

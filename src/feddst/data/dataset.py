@@ -20,7 +20,7 @@ class Dataset:
     """Training and test images [N, *input_shape], as stored, with int64 labels [N].
 
     `mean` and `std` (one number a channel, or empty) normalise uint8 images scaled to [0, 1]. `held_out` is how many
-    of the training images once were, if the test images were taken from those. `copies` is how many versions of each
+    of the training images once were, if the test images were taken from those. `versions` is how many versions of each
     training image there are: all images, then the second version of each, and so on; `shift_only` is whether none of
     them is mirrored.
     """
@@ -34,7 +34,7 @@ class Dataset:
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
     held_out: int = 0
-    copies: int = 1
+    versions: int = 1
     shift_only: bool = False
 
     def __post_init__(self) -> None:
@@ -88,8 +88,8 @@ class Dataset:
 
     @property
     def originals(self) -> int:
-        """How many training images there are without their altered copies; they are the first."""
-        return len(self.train_labels) // self.copies
+        """How many training images there are without their altered versions; they are the first."""
+        return len(self.train_labels) // self.versions
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -118,7 +118,7 @@ class Dataset:
     def holding_out(self, images: int) -> "Dataset":
         """So many training images, drawn at random but always the same, in place of the test images.
 
-        Copies of images are left out.
+        Altered versions of images are left out.
         """
         total = self.originals
         if images >= total:
@@ -132,7 +132,7 @@ class Dataset:
             test_images=self.train_images[tested],
             test_labels=self.train_labels[tested],
             held_out=images,
-            copies=1,
+            versions=1,
         )
 
     def _parts(self) -> tuple[tuple[str, Tensor, Tensor], ...]:

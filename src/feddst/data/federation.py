@@ -10,8 +10,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from feddst.core import ClientData, Examples
+from feddst.data.augmentation import augmented
 from feddst.data.config import DataConfig
-from feddst.data.copies import with_copies
 from feddst.data.dataset import Dataset, Pair, as_pair, name_of
 from feddst.data.partition import Indices, Partition, all_versions, count_classes, held_class_tests
 from feddst.errors import DataError
@@ -89,10 +90,10 @@ class Federation:
             tests = tuple(_as_indices(np.asarray(indices)) for indices in client_test)
         return cls(dataset, Partition(given, tests), f"{name}, {len(owned)} clients")
 
-    def with_copies(self, copies: int, shift_only: bool = False) -> "Federation":
-        """The same clients, who hold so many versions of each of their training images, as option data.copies says."""
-        DataConfig(copies=copies, shift_only=shift_only).check()
-        dataset = with_copies(self.dataset, copies, shift_only)
+    def augmented(self, versions: int, shift_only: bool = False) -> "Federation":
+        """The same clients, who hold so many versions of each training image, as option data.augmentation says."""
+        DataConfig(augmentation=versions, shift_only=shift_only).check()
+        dataset = augmented(self.dataset, versions, shift_only)
         if dataset is self.dataset:
             return self
         originals = [images[images < dataset.originals] for images in self.partition.train]
@@ -124,6 +125,10 @@ class Federation:
         """How many training images a client has."""
         return len(self.partition.train[client])
 
+    def data_of(self, client: int) -> ClientData:
+        """Where one client's training images are."""
+        return _StoredHere(self, client)
+
     def client_data(self, client: int) -> tuple[Tensor, Tensor]:
         """Network inputs float [n, *input_shape] and int64 labels [n] of one client's training images."""
         indices = torch.tensor(self.partition.train[client])
@@ -144,6 +149,24 @@ class Federation:
     def class_counts(self) -> Indices:
         """How many training images of each class each client holds, int64 [clients, classes]."""
         return count_classes(self.dataset.train_labels.numpy(), self.partition.train, self.dataset.num_classes)
+
+
+@dataclass(frozen=True, eq=False)
+class _StoredHere(ClientData):
+    """A client's images among those of a federation."""
+
+    federation: Federation
+    client: int
+
+    def __len__(self) -> int:
+        return self.federation.num_images(self.client)
+
+    def load(self) -> Examples:
+        return Examples(*self.federation.client_data(self.client))
+
+    @property
+    def indices(self) -> Indices:
+        return self.federation.partition.train[self.client]
 
 
 def _as_indices(array: npt.NDArray[np.generic]) -> Indices:

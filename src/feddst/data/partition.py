@@ -44,7 +44,7 @@ def split(dataset: Dataset, config: DataConfig, seed: int) -> Partition:
 
 def all_versions(dataset: Dataset, train: Sequence[Indices]) -> tuple[Indices, ...]:
     """For each client, the positions of all versions of its images, which are given by their originals' positions."""
-    firsts = np.arange(dataset.copies)[:, None] * dataset.originals
+    firsts = np.arange(dataset.versions)[:, None] * dataset.originals
     return tuple((firsts + images).ravel() for images in train)
 
 

@@ -3,15 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
+from feddst.core import ClientData, Examples
 from feddst.data.partition import Indices
 from feddst.errors import DataError
 
 
 @dataclass(frozen=True, eq=False)
-class Roster:
+class RemoteFederation:
     """Stands in for a `Federation` where clients are elsewhere.
 
     `example` is an input [1, *input_shape] like theirs; `images` is how many images each of them says it has, which may
@@ -36,10 +36,24 @@ class Roster:
         """How many training images a client says it has; 0 if it has not said."""
         return self.images.get(client, 0)
 
-    def client_data(self, client: int) -> tuple[Tensor, Tensor]:
-        """No images, and no labels: they are elsewhere."""
-        return self.example[:0], torch.zeros(0, dtype=torch.int64)
+    def data_of(self, client: int) -> ClientData:
+        """Images that are elsewhere."""
+        return _StoredThere(self, client)
 
     def description_of_data(self) -> bytes:
         """What a digest of the data can be made of."""
         return f"{list(self.example.shape)} {self.num_classes} {self.num_clients}".encode()
+
+
+@dataclass(frozen=True, eq=False)
+class _StoredThere(ClientData):
+    """A client's images, which the server never sees: how many there are may become known while a round goes on."""
+
+    federation: RemoteFederation
+    client: int
+
+    def __len__(self) -> int:
+        return self.federation.num_images(self.client)
+
+    def load(self) -> Examples:
+        raise DataError(f"the images of client {self.client} are on its own machine")

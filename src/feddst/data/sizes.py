@@ -27,5 +27,5 @@ def sizes_of(config: DataConfig) -> Sizes:
     """The sizes of the data set that `config` names; images of one's own are loaded."""
     if config.dataset in KNOWN:
         return KNOWN[config.dataset]
-    dataset = load(config.without_copies)
+    dataset = load(config.unaugmented)
     return Sizes(tuple(dataset.inputs(dataset.test_images[:1]).shape[1:]), dataset.num_classes)

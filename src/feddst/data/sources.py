@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 
 from feddst.core import register
+from feddst.data.augmentation import augmented
 from feddst.data.cifar import CIFAR10, CIFAR100, load_cifar
 from feddst.data.config import SOURCES, DataConfig, DataSource
-from feddst.data.copies import with_copies
 from feddst.data.dataset import Dataset
 from feddst.data.federation import Federation
 from feddst.data.folders import load_folder
@@ -22,7 +22,7 @@ def load(config: DataConfig) -> Dataset:
 
 
 def prepared(dataset: Dataset, config: DataConfig) -> Dataset:
-    """`dataset` with the images held out and the copies that `config` asks for; the same one if it has them.
+    """`dataset` with the images held out and the versions of each that `config` asks for; the same one if it has them.
 
     Raises `OptionError` if it has others.
     """
@@ -30,7 +30,7 @@ def prepared(dataset: Dataset, config: DataConfig) -> Dataset:
     _refuse_others(dataset, config)
     if config.held_out and not dataset.held_out:
         dataset = dataset.holding_out(config.held_out)
-    return with_copies(dataset, config.copies, config.shift_only)
+    return augmented(dataset, config.augmentation, config.shift_only)
 
 
 def federate(config: DataConfig, seed: int, dataset: Dataset | None = None) -> Federation:
@@ -41,7 +41,7 @@ def federate(config: DataConfig, seed: int, dataset: Dataset | None = None) -> F
 
 
 def clients_of(config: DataConfig, seed: int, data: Dataset | Federation | None = None) -> Federation:
-    """The clients of a run on `data`: those that are divided already get the copies that `config` asks for.
+    """The clients of a run on `data`: those that are divided already get the versions of images that `config` asks for.
 
     Raises `OptionError` if they have others, or other images held out.
     """
@@ -49,21 +49,21 @@ def clients_of(config: DataConfig, seed: int, data: Dataset | Federation | None 
         return federate(config, seed, data)
     config.check()
     _refuse_others(data.dataset, config, divided=True)
-    return data.with_copies(config.copies, config.shift_only)
+    return data.augmented(config.augmentation, config.shift_only)
 
 
 def _refuse_others(dataset: Dataset, config: DataConfig, divided: bool = False) -> None:
-    """Raise if a data set has images held out, or copies, and others are asked for.
+    """Raise if a data set has images held out, or altered versions, and others are asked for.
 
     Once it is `divided`, no more images can be held out.
     """
     has = f"as {dataset.name} has it"
     if config.held_out != dataset.held_out and (dataset.held_out or divided):
         raise OptionError(f"data.held_out must be {dataset.held_out}, {has}, got {config.held_out}")
-    if dataset.copies == 1:
+    if dataset.versions == 1:
         return
-    if config.copies != dataset.copies:
-        raise OptionError(f"data.copies must be {dataset.copies}, {has}, got {config.copies}")
+    if config.augmentation != dataset.versions:
+        raise OptionError(f"data.augmentation must be {dataset.versions}, {has}, got {config.augmentation}")
     if config.shift_only != dataset.shift_only:
         raise OptionError(f"data.shift_only must be {dataset.shift_only}, {has}, got {config.shift_only}")
 

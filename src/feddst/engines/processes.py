@@ -14,19 +14,19 @@ from typing import Any
 import torch
 from torch import nn
 
-from feddst.clients.task import Assignment
 from feddst.core import LocalTraining
 from feddst.core.plan import USUAL
 from feddst.core.registry import known_here
 from feddst.data import Dataset
-from feddst.engines.base import Deliver, Evaluation, Exam
+from feddst.engines.base import Engine, EvalTask, Evaluation, Sink
 from feddst.engines.reference import CHUNK, joined
 from feddst.engines.worker import Chunk, Load, Request, Setup, receive, send
 from feddst.errors import TrainingError
+from feddst.wire import ClientTask
 
 
-class ProcessEngine:
-    """Hands each assignment to the next idle worker. `close` ends the workers; so does the end of this process."""
+class ProcessEngine(Engine):
+    """Hands each task to the next idle worker. `close` ends the workers; so does the end of this process."""
 
     def __init__(self, module: nn.Module, dataset: Dataset, workers: int, local: LocalTraining = USUAL) -> None:
         self._chunks = torch.split(torch.arange(len(dataset.test_labels)), CHUNK)
@@ -38,20 +38,20 @@ class ProcessEngine:
             send(worker.stdin, Setup(module, _test_part(dataset), known_here(), local))
             self._idle.put(worker)
 
-    def train(self, assignments: Sequence[Assignment], deliver: Deliver) -> None:
-        futures = {self._threads.submit(self._ask, one): index for index, one in enumerate(assignments)}
+    def run(self, tasks: Sequence[ClientTask], sink: Sink) -> None:
+        futures = {self._threads.submit(self._carry_out, task): index for index, task in enumerate(tasks)}
         try:
             for future in as_completed(futures):
-                deliver(futures[future], future.result())
+                sink.result(futures[future], future.result())
         finally:
             for future in futures:
                 future.cancel()
 
-    def evaluate(self, exams: Sequence[Exam]) -> list[Evaluation]:
-        """An exam on all test images is shared out in chunks, others go whole to one worker each."""
-        wholes = {i: self._whole(exam) for i, exam in enumerate(exams) if exam.images is None}
-        parts = {i: self._threads.submit(self._ask, exam) for i, exam in enumerate(exams) if exam.images is not None}
-        return [wholes[i] if i in wholes else parts[i].result() for i in range(len(exams))]
+    def evaluate(self, tasks: Sequence[EvalTask]) -> list[Evaluation]:
+        """A test on all images is shared out in chunks, others go whole to one worker each."""
+        wholes = {i: self._whole(task) for i, task in enumerate(tasks) if task.images is None}
+        parts = {i: self._threads.submit(self._ask, task) for i, task in enumerate(tasks) if task.images is not None}
+        return [wholes[i] if i in wholes else parts[i].result() for i in range(len(tasks))]
 
     def close(self) -> None:
         for worker in self._workers:
@@ -60,9 +60,12 @@ class ProcessEngine:
         for worker in self._workers:
             worker.communicate()
 
-    def _whole(self, exam: Exam) -> Evaluation:
+    def _carry_out(self, task: ClientTask) -> Any:
+        return self._ask(task.with_data(task.data.load()))
+
+    def _whole(self, task: EvalTask) -> Evaluation:
         for worker in self._workers:
-            _exchange(worker, Load(exam))
+            _exchange(worker, Load(task))
         chunks: Iterable[Any] = self._threads.map(self._ask, map(Chunk, self._chunks))
         return joined(list(chunks))
 
@@ -83,7 +86,7 @@ def can_travel(module: nn.Module) -> bool:
 
 
 def _test_part(dataset: Dataset) -> Dataset:
-    """What workers need of the data: training images come with each assignment."""
+    """What workers need of the data: training images come with each task."""
     return replace(
         dataset, train_images=dataset.train_images[:1].clone(), train_labels=dataset.train_labels[:1].clone()
     )

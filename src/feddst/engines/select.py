@@ -11,10 +11,10 @@ from typing import ClassVar, Literal
 import torch
 from torch import nn
 
-from feddst.core import LocalTraining, Registry, register
+from feddst.core import LocalTraining, Registry, SparseSum, register
 from feddst.core.plan import USUAL
 from feddst.data import Dataset
-from feddst.engines.base import AnyEngine, Engine
+from feddst.engines.base import Engine
 from feddst.engines.native.chain import read_chain
 from feddst.engines.native.known import refuse_unknown
 from feddst.engines.native.library import why_missing
@@ -31,13 +31,17 @@ _SAID_AT = ContextVar("said_at", default=logging.WARNING)
 
 
 class EngineKind(ABC):
-    """A kind of engine: a value of `engine.kind`, and what makes one."""
+    """A kind of engine: a value of `engine.kind`, and what makes one.
+
+    One that `adds_up` updates where it trains can be used with the mean alone as an aggregator.
+    """
 
     registry: "ClassVar[Registry[EngineKind]]"
     name: ClassVar[str]
+    adds_up: ClassVar[bool] = False
 
     @abstractmethod
-    def make(self, config: "EngineConfig", module: nn.Module, dataset: Dataset, local: LocalTraining) -> AnyEngine:
+    def make(self, config: "EngineConfig", module: nn.Module, dataset: Dataset, local: LocalTraining) -> Engine:
         """An engine for a network, which it may overwrite, the data set it is tested on, and the training asked for."""
 
 
@@ -84,13 +88,18 @@ def make_engine(
     dataset: Dataset,
     local: LocalTraining = USUAL,
     *,
+    aggregator: str = SparseSum.name,
     said_at: int = logging.WARNING,
-) -> AnyEngine:
+) -> Engine:
     """The engine that `config` asks for, as far as it can train `module`; it works on a copy of that.
 
     If it cannot, another does, which is logged at the level `said_at`: once a run is enough, not for each client.
     """
     kind = ENGINES.named(config.kind, "engine.kind")
+    if kind.adds_up and aggregator != SparseSum.name:
+        why = "training one client after another: the %s engine adds updates up itself, and aggregator.kind is %s"
+        log.log(said_at, why, kind.name, aggregator)
+        kind = ENGINES[Reference.name]
     before = _SAID_AT.set(said_at)
     try:
         return kind.make(config, copy.deepcopy(module), dataset, local)
@@ -104,7 +113,7 @@ class Native(EngineKind):
 
     name = "native"
 
-    def make(self, config: EngineConfig, module: nn.Module, dataset: Dataset, local: LocalTraining) -> AnyEngine:
+    def make(self, config: EngineConfig, module: nn.Module, dataset: Dataset, local: LocalTraining) -> Engine:
         if config.torch_device().type == "cpu":
             try:
                 return _native_engine(module, dataset, config.workers or cores(), local)
@@ -120,7 +129,7 @@ class Reference(EngineKind):
 
     name = "reference"
 
-    def make(self, config: EngineConfig, module: nn.Module, dataset: Dataset, local: LocalTraining) -> AnyEngine:
+    def make(self, config: EngineConfig, module: nn.Module, dataset: Dataset, local: LocalTraining) -> Engine:
         device, workers = config.torch_device(), config.workers or cores()
         if device.type == "cuda" or workers == 1:
             return ReferenceEngine(module, dataset, device, local)
@@ -138,8 +147,9 @@ class Stacked(EngineKind):
     """All clients side by side."""
 
     name = "stacked"
+    adds_up = True
 
-    def make(self, config: EngineConfig, module: nn.Module, dataset: Dataset, local: LocalTraining) -> AnyEngine:
+    def make(self, config: EngineConfig, module: nn.Module, dataset: Dataset, local: LocalTraining) -> Engine:
         device, exact = config.torch_device(), config.precision == "float32"
         try:
             refuse_unknown(local)

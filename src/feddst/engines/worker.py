@@ -16,12 +16,12 @@ from typing import IO, Any
 import torch
 from torch import Tensor, nn
 
-from feddst.clients.task import Assignment
 from feddst.core import LocalTraining
 from feddst.core.registry import learn
 from feddst.data import Dataset
-from feddst.engines.base import Exam
+from feddst.engines.base import EvalTask
 from feddst.engines.reference import ReferenceEngine
+from feddst.wire import ClientTask
 
 _LENGTH = struct.Struct("<Q")
 
@@ -38,19 +38,19 @@ class Setup:
 
 @dataclass(frozen=True)
 class Load:
-    """Remember an exam for the chunks to come."""
+    """Remember a model for the chunks to come."""
 
-    exam: Exam
+    task: EvalTask
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Test the remembered exam's model on the test images at these indices."""
+    """Test the remembered model on the test images at these indices."""
 
     images: Tensor
 
 
-Request = Setup | Assignment | Exam | Load | Chunk
+Request = Setup | ClientTask | EvalTask | Load | Chunk
 
 
 def send(pipe: IO[bytes], message: Any) -> None:
@@ -79,17 +79,17 @@ class Worker:
     def __init__(self, setup: Setup) -> None:
         learn(setup.known)
         self._engine = ReferenceEngine(setup.module, setup.dataset, torch.device("cpu"), setup.local)
-        self._exam = Exam({})
+        self._loaded = EvalTask({})
 
     def answer(self, request: Request) -> Any:
-        if isinstance(request, Assignment):
+        if isinstance(request, ClientTask):
             return self._engine.answer(request)
-        if isinstance(request, Exam):
-            return self._engine.examine(request)
+        if isinstance(request, EvalTask):
+            return self._engine.evaluate_one(request)
         if isinstance(request, Chunk):
-            return self._engine.evaluate_chunk(self._exam, request.images)
+            return self._engine.evaluate_chunk(self._loaded, request.images)
         if isinstance(request, Load):
-            self._exam = request.exam
+            self._loaded = request.task
         return None
 
 

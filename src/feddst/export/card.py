@@ -1,6 +1,5 @@
 """The card beside an exported model: what it is, what it was trained on, how good it is, and how to load it."""
 
-import dataclasses
 import html
 import json
 import re
@@ -13,7 +12,7 @@ from feddst.export.inputs import Inputs
 from feddst.export.origin import Origin
 from feddst.export.snippets import snippet
 from feddst.export.trained import Trained
-from feddst.methods import METHODS
+from feddst.methods import why_idle
 from feddst.options import as_words, flatten, updated
 from feddst.runtime import Row, RunConfig, toml
 from feddst.runtime.config import config_of, method_named
@@ -206,11 +205,10 @@ def _export_command(facts: Facts) -> str:
 
 
 def _options(config: RunConfig, version: str) -> str:
-    """The config as TOML, without the groups that its method does not look at."""
-    used = {field.name for field in dataclasses.fields(method_named(config.method))}
-    others = {field.name for method in METHODS.values() for field in dataclasses.fields(method)} - used
+    """The config as TOML, without the options that its method does not look at."""
+    idle = why_idle(method_named(config.method), flatten(config))
     lines = toml.dump(config, f"feddst {version}").splitlines()
-    return "\n".join(line for line in lines if line.partition(".")[0] not in others)
+    return "\n".join(line for line in lines if idle(line.partition(" ")[0]) is None)
 
 
 def command(config: RunConfig) -> str:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from feddst.data import Dataset, Federation, Roster, clients_of
-from feddst.engines import Exam
+from feddst.data import Dataset, Federation, RemoteFederation, clients_of
+from feddst.engines import EvalTask
 from feddst.engines.reference import ReferenceEngine
 from feddst.errors import CheckpointError
 from feddst.export.inputs import Inputs, federation_here, inputs_from, named_inputs
@@ -90,7 +90,7 @@ def _has_the_same_loss(trained: Trained, module: nn.Module, dataset: Dataset) ->
     if recorded is None:
         return False
     engine = ReferenceEngine(copy.deepcopy(module), dataset, torch.device("cpu"))
-    found = engine.examine(Exam(trained.params, trained.buffers)).loss
+    found = engine.evaluate_one(EvalTask(trained.params, trained.buffers)).loss
     return abs(found - recorded) <= _SAME_LOSS * max(1.0, recorded)
 
 
@@ -104,7 +104,7 @@ def _identities(trained: Trained, module: nn.Module, inputs: Inputs, federation:
     """The digests that a run of this model on these data has: here, or with clients on machines of their own."""
     model = initial_model(module)
     yield identity_of(model, federation)
-    yield identity_of(model, Roster(example(inputs, 1), len(inputs.classes), trained.config.data.clients))
+    yield identity_of(model, RemoteFederation(example(inputs, 1), len(inputs.classes), trained.config.data.clients))
 
 
 def _division(trained: Trained, federation: Federation | None) -> str:

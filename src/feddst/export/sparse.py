@@ -18,7 +18,16 @@ from feddst.core import Broadcast, Masks, Tensors
 from feddst.errors import CheckpointError, ModelError, OptionError, WireError
 from feddst.export.dense import KEY
 from feddst.runtime.tensorfile import pack
-from feddst.wire import Downlink, Field, Layout, MaskHistory, WireConfig, check_size, decode_broadcast, model_layout
+from feddst.wire import (
+    BroadcastEncoder,
+    Field,
+    Layout,
+    MaskHistory,
+    WireConfig,
+    check_size,
+    decode_broadcast,
+    model_layout,
+)
 
 PAYLOAD = "payload"
 LAYOUT = "layout"
@@ -43,7 +52,7 @@ def sparse_bytes(
     sent = Broadcast(round, params, buffers, masks)
     wire = WireConfig(download=values, packing="deflate")
     try:
-        payload = Downlink(sent, wire, MaskHistory(0), seed).parcel_for(0).payload
+        payload = BroadcastEncoder(sent, wire, MaskHistory(0), seed).message_for(0).payload
     except WireError as error:
         raise CheckpointError(f"the model cannot be written as a sparse file: {error}") from None
     layout = model_layout(params, buffers)

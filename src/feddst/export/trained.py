@@ -57,10 +57,10 @@ class Trained:
         return next((row for row in reversed(self.rows) if row.accuracy is not None), None)
 
 
-def trained_in(path: Path, client: int | None = None) -> Trained:
-    """What the run in a directory has trained, at its last checkpoint."""
+def trained_in(path: Path, client: int | None = None, *, say: bool = True) -> Trained:
+    """What the run in a directory has trained, at its last checkpoint; `say` is as for `stored_config`."""
     directory = RunDirectory(path)
-    config = directory.stored_config()
+    config = directory.stored_config(say=say)
     identity = _identity(directory.checkpoint)
     saved = directory.load(identity)
     assert saved is not None

@@ -1,36 +1,34 @@
-"""The client's side: a Flower app that carries out our orders on data that stay where they are."""
+"""The client's side: a Flower app that carries out tasks on data that stay where they are."""
 
 import copy
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from flwr.app import Context, Message
+from flwr.app import Context
+from flwr.app import Message as FlowerMessage
 from flwr.clientapp import ClientApp
-from torch import Tensor
+from torch import Tensor, nn
 
-from feddst.clients.exchange import layout_of
-from feddst.clients.task import Assignment, Reply
-from feddst.core import ClientState, LocalTraining, Tensors
+from feddst.clients.exchange import TaskReader
+from feddst.core import Examples, LocalTraining, Tensors
 from feddst.data import Dataset
 from feddst.data.dataset import Pair
-from feddst.engines.base import AnyEngine, CohortEngine, replies_of
+from feddst.engines.base import Engine, results_of
 from feddst.engines.select import EngineConfig, make_engine
 from feddst.errors import DivergenceError, FlowerError, OptionError
 from feddst.flower.memory import partition_of, store_of
 from feddst.flower.messages import (
     HELLO,
     OTHER_CLIENT,
-    WORK,
+    TRAIN,
     Introduction,
-    diverged_letter,
-    introduction_letter,
-    read_work,
-    reply_letter,
+    answer_message,
+    introduction_message,
+    read_task_message,
 )
-from feddst.flower.orders import Orders
 from feddst.models import ModuleSource, make_module
-from feddst.wire import Inbox, Parcel
+from feddst.wire import ClientResult, ClientTask, Message
 
 DataFunction = Callable[[Context], Pair]
 """Gives a client's (images, labels), as numpy arrays or tensors; the node's config says which client it is."""
@@ -50,17 +48,18 @@ def app_of(worker_for: "Callable[[Context], Worker]") -> ClientApp:
     """The app whose work is done by the worker for a context."""
     app = ClientApp()
 
-    @app.train(WORK.partition(".")[2])
-    def train(message: Message, context: Context) -> Message:
-        orders, payload = read_work(message)
+    @app.train(TRAIN.partition(".")[2])
+    def train(message: FlowerMessage, context: Context) -> FlowerMessage:
+        run, task = read_task_message(message)
         try:
-            return reply_letter(message, worker_for(context).carry_out(orders, payload, context))
+            result = worker_for(context).carry_out(run, task, context)
         except DivergenceError as error:
-            return diverged_letter(message, str(error))
+            result = ClientResult.failed(str(error), diverged=True)
+        return answer_message(message, result)
 
     @app.query(HELLO.partition(".")[2])
-    def hello(message: Message, context: Context) -> Message:
-        return introduction_letter(message, worker_for(context).introduce(context))
+    def hello(message: FlowerMessage, context: Context) -> FlowerMessage:
+        return introduction_message(message, worker_for(context).introduce(context))
 
     return app
 
@@ -70,13 +69,13 @@ class _Bench:
     """An engine with a network, what it was made for, and the weights that the network began with."""
 
     key: tuple[object, ...]
-    engine: AnyEngine
+    engine: Engine
+    module: nn.Module
     initial: Tensors
-    inbox_for: Callable[[frozenset[str]], Inbox]
 
 
 class Worker:
-    """Carries out orders, one after another."""
+    """Carries out tasks, one after another."""
 
     def __init__(self, model: ModuleSource, data: DataFunction, engine: EngineConfig) -> None:
         if engine.kind == "stacked":
@@ -90,34 +89,24 @@ class Worker:
         """What this client says of itself."""
         return Introduction(partition_of(context), len(self._images(context).train_labels))
 
-    def carry_out(self, orders: Orders, payload: bytes, context: Context) -> Reply:
-        """Open the broadcast, train, remember, answer."""
+    def carry_out(self, run: str, task: ClientTask, context: Context) -> ClientResult:
+        """Read the broadcast, train, remember, answer."""
         client, store = partition_of(context), store_of(context)
-        if orders.client != client:
-            raise FlowerError(f"{OTHER_CLIENT} {orders.client}, this is client {client}")
+        if task.client != client:
+            raise FlowerError(f"{OTHER_CLIENT} {task.client}, this is client {client}")
         images = self._images(context)
-        bench, memory = self._prepared(orders.seed, images, orders.plan.local), store.load(orders.run)
-        reference = bench.inbox_for(orders.plan.keep).open(payload, memory.held)
-        round = reference.broadcast.round
-        reply = self._trained(bench, orders, Parcel(payload, memory.held), images, memory.before(round))
-        store.save(orders.run, memory.after(round, reference.bitmap, reply.state))
-        return reply
-
-    def _trained(self, bench: _Bench, orders: Orders, parcel: Parcel, images: Dataset, kept: ClientState) -> Reply:
-        plan = orders.plan
-        assignment = Assignment(
-            client=orders.client,
-            seed=orders.seed,
-            parcel=parcel,
-            plan=plan,
-            inputs=images.inputs(images.train_images),
-            labels=images.train_labels,
-            state=kept,
-            wire=orders.wire,
-            initial=bench.initial if plan.needs_initial else {},
+        bench, memory = self._prepared(task.seed, images, task.plan.local), store.load(run)
+        known = replace(task, message=Message(task.message.payload, memory.held))
+        sent = TaskReader(bench.module).read(known).sent
+        whole = replace(
+            known,
+            data=Examples(images.inputs(images.train_images), images.train_labels),
+            state=memory.before(sent.broadcast.round),
+            initial=bench.initial if task.plan.needs_initial else {},
         )
-        assert not isinstance(bench.engine, CohortEngine)
-        return replies_of(bench.engine, [assignment])[0]
+        [result] = results_of(bench.engine, [whole])
+        store.save(run, memory.after(sent.broadcast.round, sent.bitmap, result.state))
+        return result
 
     def _images(self, context: Context) -> Dataset:
         images, labels = self._data(context)
@@ -133,6 +122,6 @@ class Worker:
             module = copy.deepcopy(make_module(self._model, seed)).cpu()
             initial: dict[str, Tensor] = {name: value.detach().clone() for name, value in module.named_parameters()}
             engine = make_engine(self._config, module, images, local, said_at=logging.INFO)  # the server says it
-            bench = _Bench(wanted, engine, initial, lambda keep: Inbox(layout_of(module, keep)))
+            bench = _Bench(wanted, engine, module, initial)
             self._bench = bench
         return bench

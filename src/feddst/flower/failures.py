@@ -5,7 +5,7 @@ import logging
 log = logging.getLogger(__name__)
 
 
-class Conduct:
+class FailureTracker:
     """After `failures` in a row a client rests for `rest` rounds."""
 
     def __init__(self, failures: int, rest: int) -> None:
@@ -24,12 +24,12 @@ class Conduct:
         """Whether a client is left out of this round."""
         return client in self._resting
 
-    def well(self, client: int) -> None:
-        """A client answered as it should."""
+    def succeeded(self, client: int) -> None:
+        """Record a reply that could be used."""
         self._in_a_row.pop(client, None)
 
-    def badly(self, client: int) -> None:
-        """It did not."""
+    def failed(self, client: int) -> None:
+        """Record a failed reply."""
         self._in_a_row[client] = self._in_a_row.get(client, 0) + 1
         if self._in_a_row[client] >= self._failures and self._rest:
             log.warning("client %d failed %d times in a row: %d rounds without it", client, self._failures, self._rest)

@@ -58,7 +58,7 @@ class InProcessGrid(Grid):
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         names: list[str] = []
         for message in messages:
-            name = f"letter-{next(self._names)}"
+            name = f"message-{next(self._names)}"
             message.metadata.__dict__["_message_id"] = name
             self._waiting[name] = message
             names.append(name)

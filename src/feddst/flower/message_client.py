@@ -19,31 +19,31 @@ SHORTEST, LONGEST = 0.02, 0.25
 
 @dataclass(frozen=True)
 class Answer:
-    """What came in answer to the letter of a name: a message, or what is wrong with it."""
+    """What came in answer to the message of a name: a message, or what is wrong with it."""
 
     name: str
     message: Message | None
     fault: str = ""
 
 
-class Post:
-    """Messages of one run on a grid."""
+class MessageClient:
+    """Sends the messages of one run to a grid, and fetches the answers."""
 
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
         self._pause = SHORTEST
 
-    def send(self, letters: Sequence[Message]) -> list[str]:
-        """Send letters; returns the name of each, empty for one that could not be sent."""
+    def send(self, messages: Sequence[Message]) -> list[str]:
+        """Send messages; returns the name of each, empty for one that could not be sent."""
         names: list[str] = []
-        for some in _at_once(letters):
+        for some in _at_once(messages):
             taken = set(self._grid.push_messages(list(some)))
-            names += [name if (name := letter.metadata.message_id) in taken else "" for letter in some]
+            names += [name if (name := one.metadata.message_id) in taken else "" for one in some]
         self._pause = SHORTEST
         return names
 
     def collect(self, names: Iterable[str]) -> Iterator[list[Answer]]:
-        """The answers to letters of these names that have come by now, as they are fetched: some at a time."""
+        """The answers to messages of these names that have come by now, as they are fetched: some at a time."""
         for some in _at_once(list(names)):
             came = self._fetched(some)
             if came:
@@ -52,7 +52,7 @@ class Post:
                 came.clear()  # so that nobody holds what has been dealt with
 
     def _fetched(self, names: Sequence[str]) -> list[Answer]:
-        """The answers to a few letters. Flower reads what a node has written before we do, and may fail at that."""
+        """The answers to a few messages. Flower reads what a node has written before we do, and may fail at that."""
         try:
             messages = list(self._grid.pull_messages(list(names)))
         except (OSError, httpx.HTTPError):

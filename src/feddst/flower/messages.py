@@ -6,12 +6,12 @@ from typing import TypeVar
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
-from feddst.clients.task import Failure, Reply
-from feddst.core import ClientState
 from feddst.errors import FeddstError, WireError
-from feddst.flower.orders import Orders, read_orders, write_orders
+from feddst.flower.tasks import read_task, write_task
+from feddst.wire import ClientResult, ClientTask
+from feddst.wire import Message as Broadcast
 
-WORK, HELLO = "train.feddst", "query.feddst"
+TRAIN, HELLO = "train.feddst", "query.feddst"
 """The types of the messages that ask for an update, and who is there."""
 
 STYPE = "feddst.v1"
@@ -19,12 +19,12 @@ STYPE = "feddst.v1"
 
 R = TypeVar("R", ArrayRecord, ConfigRecord, MetricRecord)
 
-OTHER_CLIENT = "these orders are for client"
+OTHER_CLIENT = "this task is for client"
 """What a node says that is another client than the server takes it for."""
 
 _RAISED = re.compile(r"<class '(?P<module>[\w.]*?)\.?(?P<kind>\w+)'>:<'(?P<said>.*?)(?:'>)?")
 """How Flower says what a client app has raised; a long one is cut off."""
-_PAYLOAD, _ORDERS, _METRICS, _DIVERGED = "payload", "orders", "metrics", "diverged"
+_PAYLOAD, _TASK, _METRICS, _DIVERGED = "payload", "task", "metrics", "diverged"
 _LONGEST_REASON = 300
 _LARGEST_LOSS = 1e30
 """Nothing is done with losses but to average them, which should not overflow."""
@@ -38,46 +38,47 @@ class Introduction:
     images: int
 
 
-def work_letter(node: int, payload: bytes, orders: Orders, ttl: float) -> Message:
-    """A broadcast with orders, for one node."""
-    content = RecordDict({_PAYLOAD: _wrapped(payload), _ORDERS: ConfigRecord({"json": write_orders(orders)})})
-    return Message(content, node, WORK, ttl=ttl)
+def task_message(node: int, run: str, task: ClientTask, ttl: float) -> Message:
+    """A client's task with its broadcast, for one node."""
+    content = RecordDict(
+        {_PAYLOAD: _wrapped(task.message.payload), _TASK: ConfigRecord({"json": write_task(run, task)})}
+    )
+    return Message(content, node, TRAIN, ttl=ttl)
 
 
-def read_work(message: Message) -> tuple[Orders, bytes]:
-    """Orders and payload of such a letter; raises `WireError`."""
-    text = _record(message.content, _ORDERS, ConfigRecord).get("json")
+def read_task_message(message: Message) -> tuple[str, ClientTask]:
+    """The run and the task of such a message, whose data are not in it; raises `WireError`."""
+    text = _record(message.content, _TASK, ConfigRecord).get("json")
     if not isinstance(text, str):
-        raise WireError("the message has no orders")
-    return read_orders(text), _unwrapped(message.content)
+        raise WireError("the message has no task")
+    return read_task(text, Broadcast(_unwrapped(message.content)))
 
 
-def reply_letter(message: Message, reply: Reply) -> Message:
-    """What goes back."""
-    content = RecordDict({_PAYLOAD: _wrapped(reply.payload), _METRICS: MetricRecord({"loss": reply.loss})})
+def answer_message(message: Message, result: ClientResult) -> Message:
+    """What goes back; of a client that has diverged nothing but that, so that it is told apart from one that fails."""
+    if result.payload is None:
+        return Message(RecordDict({_DIVERGED: ConfigRecord({"reason": result.failure})}), reply_to=message)
+    content = RecordDict({_PAYLOAD: _wrapped(result.payload), _METRICS: MetricRecord({"loss": result.loss})})
     return Message(content, reply_to=message)
 
 
-def diverged_letter(message: Message, reason: str) -> Message:
-    """What goes back where training has diverged: nothing but that, told apart from a client that fails."""
-    return Message(RecordDict({_DIVERGED: ConfigRecord({"reason": reason})}), reply_to=message)
-
-
-def read_reply(message: Message) -> Reply | Failure:
-    """What came back, from a stranger: a reply whose payload is still to be decoded, or why there is none."""
+def read_answer(message: Message) -> ClientResult:
+    """What came back, from a stranger: a result whose payload is still to be decoded, or why there is none."""
     if message.has_error():
-        return Failure(f"the client failed: {_said(message.error.reason or f'error {message.error.code}')}")
+        reason = message.error.reason or f"error {message.error.code}"
+        return ClientResult.failed(f"the client failed: {_said(reason)}")
     diverged = _record(message.content, _DIVERGED, ConfigRecord).get("reason")
     if isinstance(diverged, str):
-        return Failure(_last_line(diverged) or "the client diverged", size_of(message), diverged=True)
+        reason = _last_line(diverged) or "the client diverged"
+        return ClientResult.failed(reason, size=size_of(message), diverged=True)
     try:
         payload = _unwrapped(message.content)
     except WireError as error:
-        return Failure(str(error), size_of(message))
+        return ClientResult.failed(str(error), size=size_of(message))
     loss = _record(message.content, _METRICS, MetricRecord).get("loss")
     if not isinstance(loss, float) or not abs(loss) < _LARGEST_LOSS:
-        return Failure(f"its loss is {str(loss)[:40]}", len(payload))
-    return Reply(payload, ClientState(), loss)
+        return ClientResult.failed(f"its loss is {str(loss)[:40]}", size=len(payload))
+    return ClientResult(payload, loss=loss)
 
 
 def size_of(message: Message) -> int:
@@ -86,25 +87,27 @@ def size_of(message: Message) -> int:
     return sum(len(array.data) for record in records if isinstance(record, ArrayRecord) for array in record.values())
 
 
-def hello_letter(node: int, ttl: float) -> Message:
+def hello_message(node: int, ttl: float) -> Message:
     """Asks a node which client it is."""
     return Message(RecordDict(), node, HELLO, ttl=ttl)
 
 
-def introduction_letter(message: Message, introduction: Introduction) -> Message:
+def introduction_message(message: Message, introduction: Introduction) -> Message:
     """The answer to that."""
     record = MetricRecord({name: getattr(introduction, name) for name in ("client", "images")})
     return Message(RecordDict({_METRICS: record}), reply_to=message)
 
 
-def read_introduction(message: Message) -> Introduction | Failure:
-    """What a node says of itself, or why it does not."""
+def read_introduction(message: Message) -> Introduction:
+    """What a node says of itself; raises `WireError` with the reason if it does not."""
     if message.has_error():
-        return Failure(_said(message.error.reason or f"error {message.error.code}"))
+        raise WireError(_said(message.error.reason or f"error {message.error.code}"))
     record = _record(message.content, _METRICS, MetricRecord)
     values = [record.get(name) for name in ("client", "images")]
     whole = [value for value in values if type(value) is int and value >= 0]
-    return Introduction(*whole) if len(whole) == 2 else Failure("it does not speak feddst")
+    if len(whole) != 2:
+        raise WireError("it does not speak feddst")
+    return Introduction(*whole)
 
 
 def _wrapped(payload: bytes) -> ArrayRecord:

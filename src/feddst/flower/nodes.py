@@ -6,10 +6,9 @@ import time
 from flwr.app import Message
 from flwr.serverapp import Grid
 
-from feddst.clients.task import Failure
-from feddst.errors import FlowerError
-from feddst.flower.message_client import Answer, Post
-from feddst.flower.messages import hello_letter, read_introduction
+from feddst.errors import FlowerError, WireError
+from feddst.flower.message_client import Answer, MessageClient
+from feddst.flower.messages import hello_message, read_introduction
 from feddst.runtime.wording import counted
 
 log = logging.getLogger(__name__)
@@ -24,10 +23,10 @@ class Nodes:
     """Asks every new node which client it is. `images` is where it notes how many images each client says it has."""
 
     def __init__(
-        self, grid: Grid, post: Post, clients: int, images: dict[int, int], *, most_images: int, ttl: float
+        self, grid: Grid, messages: MessageClient, clients: int, images: dict[int, int], *, most_images: int, ttl: float
     ) -> None:
         self._grid = grid
-        self._post = post
+        self._messages = messages
         self._clients = clients
         self._most_images = most_images
         self._ttl = ttl
@@ -47,7 +46,7 @@ class Nodes:
         end = time.monotonic() + patience
         self.look()
         while len(self._node_of) < self._clients and time.monotonic() < end:
-            self._post.pause()
+            self._messages.pause()
             self.look()
         if not self._node_of:
             raise FlowerError(f"none of {counted(self._clients, 'client')} has come within {patience:g} s")
@@ -66,7 +65,7 @@ class Nodes:
         if now >= self._looked + LOOK_EVERY:
             self._looked = now
             self._ask(set(self._grid.get_node_ids()), now)
-        for answers in self._post.collect(list(self._asked)):
+        for answers in self._messages.collect(list(self._asked)):
             for answer in answers:
                 self._hear(answer)
 
@@ -87,7 +86,7 @@ class Nodes:
             name: (node, when) for name, (node, when) in self._asked.items() if node in there and when > now - self._ttl
         }
         new = sorted(there - self._when.keys() - self._client_of.keys())
-        sent = self._post.send([hello_letter(node, self._ttl) for node in new])
+        sent = self._messages.send([hello_message(node, self._ttl) for node in new])
         self._asked |= {name: (node, now) for name, node in zip(sent, new, strict=True) if name}
         self._when |= dict.fromkeys(new, now)
         self._settle()
@@ -106,10 +105,12 @@ class Nodes:
         self._node_of = {client: node for node, client in self._client_of.items()}
 
     def _note(self, node: int, message: Message) -> None:
-        said = read_introduction(message)
-        if isinstance(said, Failure):
-            log.warning("node %d cannot be used: %s", node, said.reason)
-        elif said.client >= self._clients:
+        try:
+            said = read_introduction(message)
+        except WireError as error:
+            log.warning("node %d cannot be used: %s", node, error)
+            return
+        if said.client >= self._clients:
             log.warning("node %d says it is client %d, but there are %d", node, said.client, self._clients)
         elif not 1 <= said.images <= self._most_images:
             log.warning("node %d, client %d, says it has %d images", node, said.client, said.images)

@@ -10,6 +10,7 @@ from feddst.errors import OptionError
 from feddst.flower.config import FlowerConfig, Value
 from feddst.options import Option, hint, option, options_of, updated
 from feddst.runtime.config import RunConfig, config_of
+from feddst.runtime.old_names import renewed
 from feddst.runtime.storage import write_atomically
 
 
@@ -48,13 +49,15 @@ def as_run_config(values: Mapping[str, Any]) -> dict[str, Value]:
 
 def read_run_config(values: Mapping[str, Value]) -> tuple[RunConfig, AppConfig]:
     """What a run config says; raises `OptionError` at what it must not say."""
-    known = {opt.name: opt for opt in app_options()}
+    known, values = {opt.name: opt for opt in app_options()}, renewed(values, "the app's config")
     for name in values:
         if name not in known:
             raise OptionError(f"unknown option {name!r}{hint(name, known)}")
     read = {name: _read(known[name], value) for name, value in values.items()}
     own = {opt.name for opt in options_of(AppConfig)}
-    config = config_of({name: value for name, value in read.items() if name not in own})
+    # An app's file names every option: what it leaves at the default is for the method to say.
+    given = {name: value for name, value in read.items() if name not in own and value != known[name].default}
+    config = config_of(given)
     app = updated(AppConfig(), {name: value for name, value in read.items() if name in own})
     config.check()
     app.check()

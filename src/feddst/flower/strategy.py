@@ -17,9 +17,8 @@ from flwr.serverapp.strategy import Strategy as FlowerStrategy
 from torch import Tensor, nn
 
 from feddst.clients.reproducible import reproducible
-from feddst.data import Dataset, Federation, Roster, clients_of
-from feddst.engines.base import AnyEngine, Evaluation, Exam
-from feddst.engines.select import make_engine
+from feddst.data import Dataset, Federation, RemoteFederation, clients_of
+from feddst.engines.base import Engine, EvalTask, Evaluation
 from feddst.errors import OptionError
 from feddst.flower.config import FlowerConfig
 from feddst.flower.engine import FlowerEngine
@@ -31,10 +30,10 @@ from feddst.runtime.config import CHANGEABLE, RunConfig, options_to_store
 from feddst.runtime.ema import result_of
 from feddst.runtime.lines import Lines
 from feddst.runtime.lock import Lock
-from feddst.runtime.loop import Watcher, play
+from feddst.runtime.loop import SharedRound, Silent, Watcher, play
 from feddst.runtime.metrics import Row
 from feddst.runtime.run import Run
-from feddst.runtime.session import built_in, open_run, run_directory
+from feddst.runtime.session import built_in, engine_of, open_run, run_directory
 from feddst.runtime.storage import identity_of
 from feddst.runtime.wording import counted, percent
 
@@ -48,7 +47,7 @@ class _Opened:
 
     run: Run
     engine: FlowerEngine
-    local: AnyEngine | None
+    local: Engine | None
     lock: Lock | None
 
     def close(self) -> None:
@@ -96,7 +95,8 @@ class Strategy(FlowerStrategy):
         self._resume = resume
         self._watcher = watcher
         self._opened: _Opened | None = None
-        self._letters: list[tuple[int, Message, int]] | None = None
+        self._step: SharedRound | None = None
+        self._composed: list[tuple[int, Message]] = []
 
     def start(
         self,
@@ -130,37 +130,37 @@ class Strategy(FlowerStrategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """For Flower's own loop: the letters of a round."""
+        """For Flower's own loop: the messages of a round."""
         if self._opened is None:
             self._opened = self._open(grid, arrays, None, None)
             self._opened.engine.nodes.gather(self._flower.wait)
         opened = self._opened
         if opened.run.stopped_by:
             return []
-        assignments = opened.run.open_round()
-        composed = list(opened.engine.compose(assignments, opened.run.receive))
-        self._letters = [(index, letter, assignments[index].client) for index, letter in composed]
-        return [letter for _, letter in composed]
+        self._step = SharedRound([opened.run])
+        self._composed = list(opened.engine.compose(self._step.tasks, self._step))
+        return [message for _, message in self._composed]
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """For Flower's own loop: what came of them."""
-        opened = self._opened
-        if opened is None or self._letters is None:
+        opened, step = self._opened, self._step
+        if opened is None or step is None:
             return None, None
-        for index, letter, client in self._letters:
-            opened.engine.expect(letter, index, client)
-        self._letters = None
+        engine, run, self._step = opened.engine, opened.run, None
+        for index, message in self._composed:
+            engine.expect(message, index, step.tasks[index].client)
         with reproducible():
             for reply in replies:
-                opened.engine.take(Answer(reply.metadata.reply_to_message_id, reply), opened.run.receive)
-            opened.engine.call_time(in_time=False)
-            exams = opened.run.exams() if opened.run.close_round() else []
-            row = opened.run.record(opened.engine.evaluate(exams))
-        if opened.run.stopped_by:
+                engine.take(Answer(reply.metadata.reply_to_message_id, reply), step)
+            engine.call_time(in_time=False)
+            step.close(engine, Silent())
+        for failure in step.failures.values():
+            raise failure
+        if run.stopped_by:
             opened.close()
-        return arrays_of(opened.run), metrics_of(row)
+        return arrays_of(run), metrics_of(run.rows[-1])
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -189,16 +189,12 @@ class Strategy(FlowerStrategy):
         directory = run_directory(self._out, config, self._resume)
         with ExitStack() as held:
             lock = None if directory is None else held.enter_context(Lock(directory.path))
-            run, _ = open_run(config, federation, module, directory, self._resume, strangers=True, spare=flower.spare)
+            run, _ = open_run(config, federation, module, directory, self._resume, untrusted=True, spare=flower.spare)
             _check_kept(run, other_beginning=bool(arrays))
             if self._resume:
                 run.forget_holders()
             held.pop_all()
-        local = (
-            make_engine(config.engine, module, federation.dataset, config.local)
-            if isinstance(federation, Federation)
-            else None
-        )
+        local = engine_of(config, module, federation.dataset) if isinstance(federation, Federation) else None
         engine = FlowerEngine(
             grid,
             flower,
@@ -212,14 +208,14 @@ class Strategy(FlowerStrategy):
         )
         return _Opened(run, engine, local, lock)
 
-    def _federation(self, config: RunConfig, images: dict[int, int]) -> Federation | Roster:
+    def _federation(self, config: RunConfig, images: dict[int, int]) -> Federation | RemoteFederation:
         if self._example is None:
             return clients_of(config.data, config.seed, self._data)
         assert self._model is not None
         module = copy.deepcopy(make_module(self._model, config.seed))
         with torch.no_grad():
             outputs = module.eval()(self._example)
-        return Roster(self._example, int(outputs.shape[-1]), config.data.clients, images)
+        return RemoteFederation(self._example, int(outputs.shape[-1]), config.data.clients, images)
 
 
 class _Minutes:
@@ -288,6 +284,6 @@ def _check_kept(run: Run, *, other_beginning: bool) -> None:
         raise OptionError(f"checkpoint_every must be 1 with {which}, whose clients go back one round only, got {every}")
 
 
-def _nothing(exams: Sequence[Exam]) -> list[Evaluation]:
-    assert not exams
+def _nothing(tasks: Sequence[EvalTask]) -> list[Evaluation]:
+    assert not tasks
     return []

@@ -3,30 +3,24 @@
 import dataclasses
 import inspect
 import re
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, get_type_hints
 
 from feddst.core import Registry
 from feddst.methods.base import Card, Method
-from feddst.methods.fedavg import FedAvg, FedAvgM, FedAvgMServer, ServerMomentum
-from feddst.methods.feddst import Ballot, FedDST, FedDSTProx, RandomMaskProx
-from feddst.methods.fedopt import (
-    Adaptive,
-    FedAdagrad,
-    FedAdam,
-    FedDSTAdagrad,
-    FedDSTAdam,
-    FedDSTYogi,
-    FedYogi,
-    RandomMaskAdam,
-    SproutAdam,
-)
+from feddst.methods.fedavg import FedAvg, FedAvgM, FedAvgMServer
+from feddst.methods.feddst import FedDST, MaskMerge
+from feddst.methods.fedopt import FedAdagrad, FedAdam, FedYogi
 from feddst.methods.fedprox import FedProx
 from feddst.methods.lgfedavg import LGFedAvg, SharedLayers
 from feddst.methods.lotteryfl import Lottery, LotteryFL
+from feddst.methods.nested import NestedMask, Tiers
 from feddst.methods.oneshot import SNIP, GraSP, OneShot
 from feddst.methods.own import OwnGroups
 from feddst.methods.prunefl import PruneFL, Reconfiguration
 from feddst.methods.randommask import RandomMask
+from feddst.methods.server import Adaptive, ServerOptimizer
 from feddst.methods.signsgd import SignSGD, Votes
 from feddst.methods.sprout import Sprout, Sprouting
 from feddst.options import flatten
@@ -41,7 +35,8 @@ def groups_of(method: type[Method]) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in dataclasses.fields(method)}
 
 
-def own_defaults(method: type[Method]) -> dict[str, Any]:
+@cache
+def own_defaults(method: type[Method]) -> Mapping[str, Any]:
     """The options, by dotted name, of which a method has another default than their groups have."""
     found: dict[str, Any] = {}
     for name, kind in groups_of(method).items():
@@ -56,6 +51,16 @@ def default_group(method: type[Method], name: str, kind: Any) -> Any:
     if field.default is not dataclasses.MISSING:
         return field.default
     return kind() if field.default_factory is dataclasses.MISSING else field.default_factory()
+
+
+def why_idle(method: type[Method], values: Mapping[str, Any]) -> Callable[[str], str | None]:
+    """Tells why an option does nothing for a method with these values of options: empty if it is other methods' alone.
+
+    None if it does something, or is not of methods at all.
+    """
+    own, *others = ({field.name for field in dataclasses.fields(one)} for one in (method, *METHODS.values()))
+    reasons = dict.fromkeys(set[str]().union(*others) - own, "") | dict(method.idle({**values, **method.pins}))
+    return lambda option: reasons.get(option, reasons.get(option.partition(".")[0]))
 
 
 class Methods(Registry[type[Method]]):
@@ -101,18 +106,12 @@ METHODS.update(
         FedAdam,
         FedYogi,
         RandomMask,
-        RandomMaskProx,
-        RandomMaskAdam,
+        NestedMask,
         SNIP,
         GraSP,
         PruneFL,
         FedDST,
-        FedDSTProx,
-        FedDSTAdagrad,
-        FedDSTAdam,
-        FedDSTYogi,
         Sprout,
-        SproutAdam,
         LotteryFL,
         LGFedAvg,
         SignSGD,
@@ -124,7 +123,6 @@ __all__ = [
     "METHODS",
     "SNIP",
     "Adaptive",
-    "Ballot",
     "Card",
     "FedAdagrad",
     "FedAdam",
@@ -132,29 +130,26 @@ __all__ = [
     "FedAvgM",
     "FedAvgMServer",
     "FedDST",
-    "FedDSTAdagrad",
-    "FedDSTAdam",
-    "FedDSTProx",
-    "FedDSTYogi",
     "FedProx",
     "FedYogi",
     "GraSP",
     "LGFedAvg",
     "Lottery",
     "LotteryFL",
+    "MaskMerge",
     "Method",
+    "NestedMask",
     "OneShot",
     "OwnGroups",
     "PruneFL",
     "RandomMask",
-    "RandomMaskAdam",
-    "RandomMaskProx",
     "Reconfiguration",
-    "ServerMomentum",
+    "ServerOptimizer",
     "SharedLayers",
     "SignSGD",
     "Sprout",
-    "SproutAdam",
     "Sprouting",
+    "Tiers",
     "Votes",
+    "why_idle",
 ]

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from feddst.core import (
+    Aggregator,
     Broadcast,
     ClientPlan,
     ClientState,
@@ -15,7 +16,6 @@ from feddst.core import (
     LocalTraining,
     Registry,
     ServerState,
-    SparseSum,
     Tensors,
 )
 
@@ -41,8 +41,7 @@ class Method(ABC):
     """A federated learning method.
 
     The fields of a method are groups of options (`local`, `sparsity`, `readjust`, …), shared by name with
-    every other method that has them. `pins` are options that a method fixes by definition. A method that
-    `accepts_partial` work averages what a straggler has after fewer epochs; the others leave stragglers out. One whose
+    every other method that has them. `pins` are options that a method fixes by definition. A method whose
     plans have clients keep something between rounds must say that it `keeps_state`. One that `reads_gradients` asks
     clients to report them, and must not get the largest alone: codecs that carry changes so are refused, and float16
     to one that `reads_squares`.
@@ -53,10 +52,14 @@ class Method(ABC):
     summary: ClassVar[str]
     card: ClassVar[Card]
     pins: ClassVar[Mapping[str, Any]] = {}
-    accepts_partial: ClassVar[bool] = False
     keeps_state: ClassVar[bool] = False
 
     local: LocalTraining = LocalTraining()
+
+    @property
+    def accepts_partial(self) -> bool:
+        """Whether what a straggler has after fewer epochs is averaged."""
+        return False
 
     @property
     def reads_gradients(self) -> bool:
@@ -68,12 +71,21 @@ class Method(ABC):
         """Whether they are asked for squared gradients, which are too small for float16."""
         return False
 
+    @classmethod
+    def idle(cls, values: Mapping[str, Any]) -> Mapping[str, str]:
+        """Options of its own, or groups, that do nothing with these values of options, each with what makes it so."""
+        return {}
+
     @abstractmethod
     def init(self, model: InitialModel, seed: int) -> ServerState:
         """The state before the first round; `round` 0 if clients must be asked something before round 1."""
 
-    def broadcast(self, state: ServerState) -> Broadcast:
-        """What goes down to every client of the round: all but what their work tells them to keep."""
+    def broadcast(self, state: ServerState, client: int) -> Broadcast:
+        """What goes down to a client of the round: as a rule the same to all, but for what their plans have them keep.
+
+        Its masks, and so how many weights it is sent, may differ from client to client. Clients that are sent the very
+        same tensors share the work of writing them.
+        """
         return Broadcast(state.round, state.params, state.buffers, state.masks)
 
     def cohort(self, state: ServerState, sampled: np.ndarray[Any, np.dtype[np.int64]]) -> list[int]:
@@ -89,7 +101,7 @@ class Method(ABC):
         return None
 
     @abstractmethod
-    def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:
+    def aggregate(self, state: ServerState, total: Aggregator) -> ServerState:
         """The state for the next round, from the sum of this round's updates."""
 
     def check(self) -> None:

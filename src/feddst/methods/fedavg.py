@@ -1,19 +1,19 @@
 """Federated averaging (McMahan et al., AISTATS 2017) and its two relatives called FedAvgM.
 
 Clients run SGD from the server's model; the server takes the mean of what they send, weighted by their number
-of images. Hsu et al. (2019) put momentum on the server: v ← βv + Δ, θ ← θ + v with Δ = mean(θ_c) − θ. The
-FedDST paper calls FedAvgM what has momentum in the clients' SGD. Both are here, under two names.
+of images, or makes a step of its own by it (`server.optimizer`). With `proximal.mu` clients pay for leaving the model
+that they receive. Hsu et al. (2019) put momentum on the server; the FedDST paper calls FedAvgM what has momentum in the
+clients' SGD. Both are here, under two names.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import torch
-
-from feddst.core import ClientPlan, InitialModel, Masks, ServerState, SparseSum, Tensors, masked
+from feddst.clients.steps import Proximal
+from feddst.core import Aggregator, ClientPlan, InitialModel, Masks, ServerState, Tensors
 from feddst.methods.base import Card, Method
-from feddst.options import option
+from feddst.methods.server import IDLE, Adaptive, ServerOptimizer, ServerStep, server_step
 
 
 @dataclass(frozen=True)
@@ -25,27 +25,49 @@ class FedAvg(Method):
     card: ClassVar[Card] = Card("McMahan et al. 2017")
     pins: ClassVar[Mapping[str, Any]] = {"local.momentum": 0.0}
 
+    proximal: Proximal = Proximal()
+    server: ServerOptimizer = ServerOptimizer()
+    adaptive: Adaptive = Adaptive()
+
+    @property
+    def accepts_partial(self) -> bool:
+        return self.proximal.mu > 0
+
+    @classmethod
+    def idle(cls, values: Mapping[str, Any]) -> Mapping[str, str]:
+        optimizer = values.get("server.optimizer", ServerOptimizer.optimizer)
+        found = dict.fromkeys(IDLE.get(optimizer, ()), f"server.optimizer {optimizer}")
+        return found if values.get("proximal.mu") else found | {"proximal.gradient": "proximal.mu 0"}
+
     def init(self, model: InitialModel, seed: int) -> ServerState:
-        return ServerState(round=1, seed=seed, params=model.params, buffers=model.buffers)
+        kept = self.server_step.fresh(model.params)
+        return ServerState(round=1, seed=seed, params=model.params, buffers=model.buffers, extra=kept)
 
     def plan(self, state: ServerState, client: int) -> ClientPlan:
-        return ClientPlan(self.local)
+        plan = ClientPlan(self.local)
+        return plan.adding(self.proximal) if self.proximal.mu else plan
 
-    def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:
+    def aggregate(self, state: ServerState, total: Aggregator) -> ServerState:
         params, extra = self.step(state, total)
         return state.next(params=params, buffers=total.mean("buffers"), extra=extra)
 
-    def step(self, state: ServerState, total: SparseSum) -> tuple[Tensors, Tensors]:
-        """The server's step: new weights, and what it keeps for its next one. Here, the mean itself."""
-        return self.mean(state, total), state.extra
+    @property
+    def server_step(self) -> ServerStep:
+        """What the server does with the clients' mean."""
+        return server_step(self.server, self.adaptive)
 
-    def mean(self, state: ServerState, total: SparseSum, otherwise: Tensors | None = None) -> Tensors:
+    def step(self, state: ServerState, total: Aggregator) -> tuple[Tensors, Tensors]:
+        """The server's step: new weights, and what it keeps for its next one."""
+        otherwise = None if self.server.optimizer == "mean" else state.params
+        return self.server_step.step(state.params, self.mean(state, total, otherwise), state.extra)
+
+    def mean(self, state: ServerState, total: Aggregator, otherwise: Tensors | None) -> Tensors:
         """The clients' mean that the server steps by; `otherwise` is for what none of them holds."""
         return total.mean(otherwise=otherwise)
 
     def forget(self, extra: Tensors, masks: Masks) -> Tensors:
         """What the server keeps, without what belongs to weights that `masks` leave out."""
-        return extra
+        return self.server_step.forget(extra, masks)
 
 
 @dataclass(frozen=True)
@@ -59,30 +81,12 @@ class FedAvgM(FedAvg):
 
 
 @dataclass(frozen=True)
-class ServerMomentum:
-    """Momentum on the server."""
-
-    beta: float = option(0.9, "β: momentum of the server's steps", at_least=0, below=1)
-
-
-@dataclass(frozen=True)
 class FedAvgMServer(FedAvg):
     """FedAvg with momentum on the server: Hsu et al.'s FedAvgM."""
 
     name: ClassVar[str] = "fedavgm-server"
     summary: ClassVar[str] = "FedAvg with momentum on the server: FedAvgM as Hsu et al. (2019) define it"
     card: ClassVar[Card] = Card("Hsu et al. 2019")
+    pins: ClassVar[Mapping[str, Any]] = {**FedAvg.pins, "server.optimizer": "momentum"}
 
-    server: ServerMomentum = ServerMomentum()
-
-    def init(self, model: InitialModel, seed: int) -> ServerState:
-        still = {f"velocity/{name}": torch.zeros_like(value) for name, value in model.params.items()}
-        return replace(super().init(model, seed), extra=still)
-
-    def step(self, state: ServerState, total: SparseSum) -> tuple[Tensors, Tensors]:
-        theta, mean = state.params, total.mean()
-        v = {name: self.server.beta * state.extra[f"velocity/{name}"] + (mean[name] - theta[name]) for name in theta}
-        return {name: theta[name] + v[name] for name in theta}, {f"velocity/{name}": v[name] for name in v}
-
-    def forget(self, extra: Tensors, masks: Masks) -> Tensors:
-        return masked(extra, {f"velocity/{name}": mask for name, mask in masks.items()})
+    server: ServerOptimizer = ServerOptimizer("momentum")

@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 
 from feddst.clients.steps import Growth, Readjust
-from feddst.core import ClientPlan, InitialModel, ServerState, SparseSum, Tensors, masked
+from feddst.core import Aggregator, ClientPlan, InitialModel, ServerState, Tensors, masked
 from feddst.errors import OptionError
 from feddst.methods.base import Card
-from feddst.methods.fedprox import FedProx
 from feddst.methods.layers import layers_of, stacked_in
 from feddst.methods.randommask import RandomMask
 from feddst.options import option
@@ -23,7 +22,7 @@ from feddst.sparsity import Timetable, prune_within
 
 
 @dataclass(frozen=True)
-class Ballot:
+class MaskMerge:
     """What the server makes of clients' masks that differ. The paper has the first of each."""
 
     grown: Literal["holders", "all"] = option(
@@ -54,7 +53,7 @@ class FedDST(RandomMask):
 
     readjust: Timetable = Timetable()
     growth: Growth = Growth()
-    ballot: Ballot = Ballot()
+    merge: MaskMerge = MaskMerge()
 
     def init(self, model: InitialModel, seed: int) -> ServerState:
         state = super().init(model, seed)
@@ -79,16 +78,16 @@ class FedDST(RandomMask):
         left = replace(self.sparsity, level=level + (1 - level) * share).budgets(layers_of(state))
         return {name: max(0, budget - left[name]) for name, budget in state.budgets.items()}
 
-    def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:
+    def aggregate(self, state: ServerState, total: Aggregator) -> ServerState:
         theta, extra = self.step(state, total)
-        scores = by_votes(theta, total.votes()) if self.ballot.keep == "most-held" else theta
+        scores = by_votes(theta, total.votes()) if self.merge.keep == "most-held" else theta
         masks = prune_within(scores, state.budgets, among=total.held(), held=state.masks)
         kept = self.forget(extra, masks)
         return state.next(params=masked(theta, masks), buffers=total.mean("buffers"), masks=masks, extra=kept)
 
-    def mean(self, state: ServerState, total: SparseSum, otherwise: Tensors | None = None) -> Tensors:
+    def mean(self, state: ServerState, total: Aggregator, otherwise: Tensors | None) -> Tensors:
         mean = super().mean(state, total, otherwise)
-        return mean if self.ballot.grown == "holders" else {**mean, **shrunk(mean, state, total)}
+        return mean if self.merge.grown == "holders" else {**mean, **shrunk(mean, state, total)}
 
     def check(self) -> None:
         super().check()
@@ -99,7 +98,7 @@ class FedDST(RandomMask):
             )
 
 
-def shrunk(mean: Tensors, state: ServerState, total: SparseSum) -> dict[str, Tensor]:
+def shrunk(mean: Tensors, state: ServerState, total: Aggregator) -> dict[str, Tensor]:
     """Layers in which what was not broadcast is as small as if those who do not hold it had sent 0."""
     shares = {name: votes / total.weight for name, votes in total.votes().items()}
     return {name: torch.where(state.masks[name], mean[name], mean[name] * share) for name, share in shares.items()}
@@ -109,21 +108,3 @@ def by_votes(theta: Tensors, votes: Tensors) -> dict[str, Tensor]:
     """Numbers that order a layer's weights by votes, and where these are equal by size, which counts less than one."""
     sizes = {name: theta[name].abs().double() for name in votes}
     return {name: votes[name] + size / (1 + size) for name, size in sizes.items()}
-
-
-@dataclass(frozen=True)
-class FedDSTProx(FedProx, FedDST):
-    """FedDST whose clients train with FedProx's proximal term; growth looks at the task gradient alone."""
-
-    name: ClassVar[str] = "feddst+fedprox"
-    summary: ClassVar[str] = "FedDST with FedProx's proximal term in the clients' training"
-    card: ClassVar[Card] = replace(FedDST.card, paper="both")
-
-
-@dataclass(frozen=True)
-class RandomMaskProx(FedProx, RandomMask):
-    """RandomMask whose clients train with FedProx's proximal term."""
-
-    name: ClassVar[str] = "randommask+fedprox"
-    summary: ClassVar[str] = "RandomMask with FedProx's proximal term in the clients' training"
-    card: ClassVar[Card] = replace(RandomMask.card, paper="both")

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import torch
 
-from feddst.core import Broadcast, ClientPlan, ClientState, InitialModel, ServerState, SparseSum, Tensors
+from feddst.core import Aggregator, Broadcast, ClientPlan, ClientState, InitialModel, ServerState, Tensors
 from feddst.errors import ModelError
 from feddst.methods.base import Card
 from feddst.methods.fedavg import FedAvgM
@@ -53,7 +53,8 @@ class LGFedAvg(FedAvgM):
 
     def init(self, model: InitialModel, seed: int) -> ServerState:
         marks = {_LOCAL + name: torch.tensor(True) for name in self.local_names(model)}
-        return replace(super().init(model, seed), extra=marks)
+        state = super().init(model, seed)
+        return replace(state, extra={**state.extra, **marks})
 
     def local_names(self, model: InitialModel) -> list[str]:
         """The parameters that come before the first shared layer's weight."""
@@ -65,7 +66,7 @@ class LGFedAvg(FedAvgM):
         names = list(model.params)
         return names[: names.index(model.layers[-self.lg.shared_layers].name)]
 
-    def broadcast(self, state: ServerState) -> Broadcast:
+    def broadcast(self, state: ServerState, client: int) -> Broadcast:
         local = _kept(state)
         shared = {name: value for name, value in state.params.items() if name not in local}
         return Broadcast(state.round, shared, state.buffers)
@@ -73,8 +74,8 @@ class LGFedAvg(FedAvgM):
     def plan(self, state: ServerState, client: int) -> ClientPlan:
         return replace(super().plan(state, client), keep=_kept(state))
 
-    def step(self, state: ServerState, total: SparseSum) -> tuple[Tensors, Tensors]:
-        return {**state.params, **total.mean()}, state.extra
+    def mean(self, state: ServerState, total: Aggregator, otherwise: Tensors | None) -> Tensors:
+        return {**state.params, **total.mean()}
 
     def personal(self, state: ServerState, kept: ClientState) -> Tensors | None:
         return {**state.params, **kept.tensors}

@@ -13,11 +13,11 @@ from typing import ClassVar
 from feddst.clients.steps import LotteryPruning
 from feddst.clients.steps.lottery import own_masks
 from feddst.core import (
+    Aggregator,
     ClientPlan,
     ClientState,
     InitialModel,
     ServerState,
-    SparseSum,
     Tensors,
     masked,
 )
@@ -64,15 +64,15 @@ class LotteryFL(FedAvgM):
     def init(self, model: InitialModel, seed: int) -> ServerState:
         state, budgets = super().init(model, seed), self.sparsity.budgets(model.layers)
         first = {f"initial/{name}": value for name, value in model.params.items()}
-        return replace(state, budgets=budgets, extra=first)
+        return replace(state, budgets=budgets, extra={**state.extra, **first})
 
     def plan(self, state: ServerState, client: int) -> ClientPlan:
         lottery = self.lottery
         step = LotteryPruning(lottery.threshold, lottery.prune, lottery.held_out, state.budgets)
         return super().plan(state, client).adding(step)
 
-    def step(self, state: ServerState, total: SparseSum) -> tuple[Tensors, Tensors]:
-        return total.mean(otherwise=state.params), state.extra
+    def mean(self, state: ServerState, total: Aggregator, otherwise: Tensors | None) -> Tensors:
+        return super().mean(state, total, state.params)
 
     def personal(self, state: ServerState, kept: ClientState) -> Tensors | None:
         shapes = {name: state.params[name].shape for name in state.budgets}

@@ -18,11 +18,11 @@ from torch import Tensor
 
 from feddst.clients.steps import Report
 from feddst.core import (
+    Aggregator,
     ClientPlan,
     InitialModel,
     Layer,
     ServerState,
-    SparseSum,
     Tensors,
     count_active,
     masked,
@@ -80,13 +80,14 @@ class OneShotPruning(RandomMask):
 
     def init(self, model: InitialModel, seed: int) -> ServerState:
         later = self.sparsity.budgets(model.layers) if self.oneshot.server_prunes else {}  # what `pruned_again` needs
+        extra = {f"later/{name}": torch.tensor(budget) for name, budget in later.items()}
         return ServerState(
             round=0,
             seed=seed,
             params=model.params,
             buffers=model.buffers,
             budgets=self.first_budgets(model.layers),
-            extra={f"later/{name}": torch.tensor(budget) for name, budget in later.items()},
+            extra={**self.server_step.fresh(model.params), **extra},
         )
 
     def first_budgets(self, layers: Sequence[Layer]) -> dict[str, int]:
@@ -108,7 +109,7 @@ class OneShotPruning(RandomMask):
         """What a client is asked for in round 0."""
         return self.report if self.oneshot.images == "batch" else replace(self.report, images="minibatches")
 
-    def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:
+    def aggregate(self, state: ServerState, total: Aggregator) -> ServerState:
         if state.round > 0:
             return self.pruned_again(super().aggregate(state, total))
         reported = total.mean(self.report.kind)

@@ -35,10 +35,11 @@ from torch import Tensor
 
 from feddst.clients.steps import InitialPruning, Report
 from feddst.core import (
+    Aggregator,
     ClientPlan,
     InitialModel,
     ServerState,
-    SparseSum,
+    Tensors,
     count_active,
     masked,
 )
@@ -138,12 +139,13 @@ class PruneFL(FedAvgM):
         times = self.times(model)
         constant = {"time": torch.tensor(times.constant, dtype=torch.float64)}
         each = {f"time/{name}": torch.tensor(t, dtype=torch.float64) for name, t in times.per_weight.items()}
+        state = super().init(model, seed)
         return replace(
-            super().init(model, seed),
+            state,
             round=0,
             masks={layer.name: torch.ones(layer.shape, dtype=torch.bool) for layer in model.layers},
             budgets=every_weight,
-            extra={**constant, **each},
+            extra={**state.extra, **constant, **each},
         )
 
     def times(self, model: InitialModel) -> LayerTimes:
@@ -179,7 +181,7 @@ class PruneFL(FedAvgM):
         """What clients report where the mask is chosen anew."""
         return Report("squared-gradient" if self.prunefl.squares else "gradient")
 
-    def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:
+    def aggregate(self, state: ServerState, total: Aggregator) -> ServerState:
         after = super().aggregate(state, total)
         if not self.prunefl.due(state.round):
             return after
@@ -192,7 +194,12 @@ class PruneFL(FedAvgM):
             extra=self.forget(after.extra, masks),
         )
 
-    def chosen(self, state: ServerState, after: ServerState, total: SparseSum) -> dict[str, Tensor]:
+    def step(self, state: ServerState, total: Aggregator) -> tuple[Tensors, Tensors]:
+        if self.prunefl.settles(state.round):
+            return total.mean(), state.extra  # the first client's weights are taken over
+        return super().step(state, total)
+
+    def chosen(self, state: ServerState, after: ServerState, total: Aggregator) -> dict[str, Tensor]:
         """The new masks."""
         if self.prunefl.settles(state.round):
             kept = total.mean("kept")
@@ -202,7 +209,7 @@ class PruneFL(FedAvgM):
             return reconfigure_published(gain, state.masks, times, share)
         return reconfigure(after.params, gain, state.masks, times, share)
 
-    def gain(self, total: SparseSum) -> dict[str, Tensor]:
+    def gain(self, total: Aggregator) -> dict[str, Tensor]:
         """g² of every parameter."""
         if self.prunefl.squares:
             return dict(total.mean("squared-gradient"))

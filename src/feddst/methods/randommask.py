@@ -3,7 +3,7 @@
 The FedDST paper's strongest baseline: as many bytes as FedDST, without ever moving the mask.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from feddst.core import InitialModel, ServerState, masked
@@ -26,11 +26,4 @@ class RandomMask(FedAvgM):
     def init(self, model: InitialModel, seed: int) -> ServerState:
         budgets = self.sparsity.budgets(model.layers)
         masks = prune_to_budgets(model.params, budgets)
-        return ServerState(
-            round=1,
-            seed=seed,
-            params=masked(model.params, masks),
-            buffers=model.buffers,
-            masks=masks,
-            budgets=budgets,
-        )
+        return replace(super().init(model, seed), params=masked(model.params, masks), masks=masks, budgets=budgets)

@@ -14,9 +14,8 @@ from typing import Any, ClassVar
 import torch
 
 from feddst.clients.steps import Report
-from feddst.core import ClientPlan, ServerState, SparseSum
-from feddst.methods.base import Card
-from feddst.methods.fedavg import FedAvg
+from feddst.core import Aggregator, ClientPlan, InitialModel, ServerState
+from feddst.methods.base import Card, Method
 from feddst.options import option
 
 
@@ -29,7 +28,7 @@ class Votes:
 
 
 @dataclass(frozen=True)
-class SignSGD(FedAvg):
+class SignSGD(Method):
     """One gradient and one step of fixed size a round; every client has one vote, however many its images."""
 
     name: ClassVar[str] = "sign-sgd"
@@ -46,10 +45,13 @@ class SignSGD(FedAvg):
 
     sign: Votes = Votes()
 
+    def init(self, model: InitialModel, seed: int) -> ServerState:
+        return ServerState(round=1, seed=seed, params=model.params, buffers=model.buffers)
+
     def plan(self, state: ServerState, client: int) -> ClientPlan:
         return ClientPlan(self.local, (Report("sign", bound=self.sign.bound),), train=False)
 
-    def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:
+    def aggregate(self, state: ServerState, total: Aggregator) -> ServerState:
         votes = total.mean("sign")
         stepped = {name: theta - self.sign.lr * torch.sign(votes[name]) for name, theta in state.params.items()}
         return state.next(params=stepped)

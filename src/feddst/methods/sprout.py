@@ -24,11 +24,11 @@ from torch import Tensor
 
 from feddst.clients.steps import Report
 from feddst.core import (
+    Aggregator,
     ClientPlan,
     InitialModel,
     Layer,
     ServerState,
-    SparseSum,
     Tensors,
     generator,
     masked,
@@ -171,7 +171,7 @@ class Sprout(RandomMask):
         last = grown(first, last)
         return {name: between(count, last[name], done) for name, count in first.items()}
 
-    def aggregate(self, state: ServerState, total: SparseSum) -> ServerState:
+    def aggregate(self, state: ServerState, total: Aggregator) -> ServerState:
         if self.asks(state):
             return self.with_next_mask(state, state.next(), total.mean(_GRADIENT.kind))
         after = super().aggregate(state, total)
@@ -365,7 +365,7 @@ def expected_movement(movement: Tensor, mask: Tensor) -> Tensor:
     return product.reshape(*product.shape, *[1] * (mask.ndim - 2)).expand(mask.shape)
 
 
-def _movement(before: ServerState, total: SparseSum) -> Tensors:
+def _movement(before: ServerState, total: Aggregator) -> Tensors:
     """The squares of what clients have moved each weight by, those of past rounds counting ever less."""
     mean, found = total.mean(otherwise=before.params), {}
     for name in before.masks:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from feddst.data import DataConfig, Federation, Roster
+from feddst.data import DataConfig, Federation, RemoteFederation
 from feddst.errors import FeddstError
 from feddst.export.inputs import Inputs, federation_here, inputs_from, named_inputs
 from feddst.export.networks import difference, example, skeleton
@@ -44,7 +44,7 @@ BUILT_IN = Provenance(network=False, data=False)
 def provenance(path: Path) -> Provenance:
     """Whose network and data the run in a directory was made with."""
     try:
-        trained = trained_in(path)
+        trained = trained_in(path, say=False)
     except FeddstError:
         return Provenance()  # no checkpoint yet, or none that can be read
     config = trained.config
@@ -56,7 +56,7 @@ def provenance(path: Path) -> Provenance:
         foreign = _foreign(trained)
         return Provenance(network=foreign, own=bool(foreign) or inputs is not None)
     model = initial_model(module)
-    if federation is None or trained.identity == identity_of(model, _roster(inputs, config.data.clients)):
+    if federation is None or trained.identity == identity_of(model, _remote(inputs, config.data.clients)):
         return Provenance(network=False)  # the data are not here, or lay with clients elsewhere
     if trained.identity == identity_of(model, federation):
         return BUILT_IN
@@ -75,8 +75,8 @@ def _federation(config: DataConfig, seed: int) -> Federation | None:
     return federation_here(config, seed)
 
 
-def _roster(inputs: Inputs, clients: int) -> Roster:
-    return Roster(example(inputs, 1), len(inputs.classes), clients)
+def _remote(inputs: Inputs, clients: int) -> RemoteFederation:
+    return RemoteFederation(example(inputs, 1), len(inputs.classes), clients)
 
 
 def _foreign(trained: Trained) -> bool | None:

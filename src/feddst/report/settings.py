@@ -1,13 +1,12 @@
 """With which options runs were made, and the commands that make them."""
 
-import dataclasses
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from feddst.methods import METHODS
+from feddst.methods import METHODS, why_idle
 from feddst.options import as_words, flatten
 from feddst.report.entries import SAME, Entry, shown
 from feddst.report.sources import FoundRun, Source
@@ -41,11 +40,9 @@ def effective(config: Mapping[str, Any]) -> dict[str, str]:
     kind = METHODS.get(str(config.get("method", "")))
     if kind is None:
         return {name: shown(value) for name, value in config.items()}
-    used = {field.name for field in dataclasses.fields(kind)}
-    others = {field.name for other in METHODS.values() for field in dataclasses.fields(other)} - used
+    idle = why_idle(kind, config)
     return {
-        name: NO_EFFECT if name.partition(".")[0] in others else shown(kind.pins.get(name, value))
-        for name, value in config.items()
+        name: shown(kind.pins.get(name, value)) if idle(name) is None else NO_EFFECT for name, value in config.items()
     }
 
 

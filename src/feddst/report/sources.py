@@ -164,7 +164,7 @@ def _recorded(path: Path, record: Record, row: RecordedRow, run: RecordedRun) ->
         title=row.title,
         path=directory,
         seed=run.seed,
-        config=row.config,
+        config=row.options,
         rows=run.rows,
         accounting=record.accounting,
         cap_gib=run.cap_gib,

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from feddst import objectives  # noqa: F401  makes them known
+from feddst import aggregators, objectives  # noqa: F401  makes them known
 from feddst.clients import optimizers  # noqa: F401  likewise
 from feddst.clients.steps import Growth, Proximal
-from feddst.core import SCHEDULES, LocalTraining
+from feddst.core import SCHEDULES, AggregatorConfig, LocalTraining
 from feddst.core.keys import LARGEST_SEED
 from feddst.data import DataConfig
 from feddst.engines import EngineConfig
@@ -16,21 +16,24 @@ from feddst.errors import OptionError
 from feddst.methods import (
     METHODS,
     Adaptive,
-    Ballot,
     Lottery,
+    MaskMerge,
     Method,
     OneShot,
     OwnGroups,
     Reconfiguration,
-    ServerMomentum,
+    ServerOptimizer,
     SharedLayers,
     Sprouting,
+    Tiers,
     Votes,
     own_defaults,
+    why_idle,
 )
 from feddst.models import ModelConfig
 from feddst.options import flatten, hint, one_of, option, updated, validate
 from feddst.runtime.metrics import Accounting
+from feddst.runtime.old_names import named_now, renewed
 from feddst.sparsity import Sparsity, Timetable
 from feddst.wire import WireConfig, broadcast_codecs, general_codecs
 
@@ -71,7 +74,7 @@ class RunConfig:
         "in a row end the run as failed",
         at_least=1,
     )
-    averaged: float = option(
+    ema: float = option(
         0.0,
         "what is tested and exported is a moving average of the model, of which this share stays each round; training "
         "goes on from the last model, and clients' own models are not averaged; 0: the last model itself",
@@ -90,17 +93,19 @@ class RunConfig:
     sparsity: Sparsity = Sparsity()
     readjust: Timetable = Timetable()
     growth: Growth = Growth()
-    ballot: Ballot = Ballot()
+    merge: MaskMerge = MaskMerge()
     sprout: Sprouting = Sprouting()
     proximal: Proximal = Proximal()
-    server: ServerMomentum = ServerMomentum()
+    server: ServerOptimizer = ServerOptimizer()
     adaptive: Adaptive = Adaptive()
     oneshot: OneShot = OneShot()
     prunefl: Reconfiguration = Reconfiguration()
     lottery: Lottery = Lottery()
     lg: SharedLayers = SharedLayers()
     sign: Votes = Votes()
+    tiers: Tiers = Tiers()
     own: OwnGroups = OwnGroups()
+    aggregator: AggregatorConfig = AggregatorConfig()
     wire: WireConfig = WireConfig()
     engine: EngineConfig = EngineConfig()
 
@@ -155,11 +160,12 @@ OwnGroups.reserved |= {"flower", *(field.name for field in dataclasses.fields(Ru
 
 def config_of(values: Mapping[str, Any]) -> RunConfig:
     """The config of a run with these options by dotted name; the others have their method's own defaults."""
+    values = named_now(values)
     method = values.get("method", RunConfig.method)
     return updated(RunConfig(), {**usual_for(method), **values})
 
 
-def usual_for(method: Any) -> dict[str, Any]:
+def usual_for(method: Any) -> Mapping[str, Any]:
     """What the method of this name, if it is one, has instead of the shared defaults, by dotted name."""
     return own_defaults(METHODS[method]) if isinstance(method, str) and method in METHODS else {}
 
@@ -183,22 +189,22 @@ def method_named(name: str) -> type[Method]:
     return METHODS[name]
 
 
-def refuse_ineffective(methods: Iterable[str], given: Mapping[str, Any]) -> None:
-    """Raise if an option that the user gave does nothing for any of these methods, or contradicts one."""
-    kinds = [method_named(name) for name in methods]
+def refuse_ineffective(configs: Iterable[RunConfig], given: Mapping[str, Any]) -> None:
+    """Raise if an option that the user gave does nothing in any of these runs, or contradicts the methods of all."""
+    kinds, idle = [], []
+    for config in configs:
+        kinds.append(method_named(config.method))
+        idle.append(why_idle(kinds[-1], flatten(config)))
     names = ", ".join(kind.name for kind in kinds)
     for name, value in given.items():
-        if not affects(name, kinds):
-            raise OptionError(f"{name} has no effect on {names}")
-        if all(kind.pins.get(name, value) != value for kind in kinds):
+        if any(name in kind.pins and kind.pins[name] == value for kind in kinds):
+            continue
+        reasons = [why(name) for why in idle]
+        if None not in reasons:
+            why = next((f" with {reason}" for reason in reasons if reason), "")
+            raise OptionError(f"{name} has no effect on {names}{why}")
+        if all(name in kind.pins for kind in kinds):
             raise OptionError(f"{name} is fixed at {kinds[0].pins[name]} by {names}, got {value}")
-
-
-def affects(option: str, kinds: Iterable[type[Method]]) -> bool:
-    """Whether an option does something for any of these methods: it is theirs, or not of methods at all."""
-    used = {field.name for kind in kinds for field in dataclasses.fields(kind)}
-    optional = {field.name for kind in METHODS.values() for field in dataclasses.fields(kind)}
-    return option.partition(".")[0] not in optional - used
 
 
 def reaches(stored: RunConfig, wanted: RunConfig) -> bool:
@@ -217,10 +223,10 @@ def options_to_store(config: RunConfig) -> dict[str, Any]:
     return {name: value for name, value in flatten(config).items() if name.partition(".")[0] not in idle}
 
 
-def stored_options(values: Mapping[str, Any]) -> RunConfig:
-    """The config that a file holds by dotted name, of this version or an earlier one."""
+def stored_options(values: Mapping[str, Any], where: str = "") -> RunConfig:
+    """The config that a file holds by dotted name, of this version or an earlier one; `where` is as for `renewed`."""
     # Versions that did not write engine.kind had the reference engine alone: a run goes on with the bits it began with.
-    stored = {"engine.kind": "reference", **values}
+    stored = {"engine.kind": "reference", **named_now(renewed(values, where))}
     try:
         if isinstance(method := stored.get("method"), str):
             method_named(method)  # first of all: without the method, its options are not known either

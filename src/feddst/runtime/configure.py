@@ -4,6 +4,7 @@ from typing import Any
 
 from feddst.options import dotted
 from feddst.runtime.config import RunConfig, config_of, refuse_ineffective
+from feddst.runtime.old_names import named_now, renewed
 from feddst.runtime.presets import preset_options
 
 
@@ -14,8 +15,8 @@ def configure(preset: str = "", **options: Any) -> RunConfig:
 
     `configure(method="feddst", rounds=50, data={"clients": 10})` is `--method feddst --rounds 50 --data.clients 10`.
     """
-    own = dotted(options)
+    own = renewed(dotted(options), "configure")
     config = config_of({**(preset_options(preset, "run") if preset else {}), **own})
-    refuse_ineffective([config.method], own)
+    refuse_ineffective([config], named_now(own))
     config.check()
     return config

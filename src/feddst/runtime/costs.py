@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from feddst.core import ClientPlan, Tensors
 from feddst.models import forward_flops, training_flops
-from feddst.wire import Reference
+from feddst.wire import ClientResult, ClientTask, Reference
 from feddst.wire.header import SIZE as HEADER_BYTES
 
 Formula = Literal["paper", "published"]
@@ -71,6 +71,34 @@ class Ledger:
     mask_travels_down: bool = True
     unsettled: dict[str, dict[int, int]] = field(default_factory=lambda: {"upload": {}, "download": {}})
     _priced: tuple[object, tuple[int, int, int]] = (None, (0, 0, 0))
+    _sent: tuple[Reference, int] | None = None
+    _price: tuple[Reference, ClientPlan, Mapping[str, int] | None, int] | None = None
+
+    def book_sent(self, client: int, sizes: tuple[int, int], sent: Reference) -> None:
+        """A client received a message of so many bytes, and of so many for its mask, that says this."""
+        if self._sent is None or self._sent[0] is not sent:
+            self._sent = sent, self.download_price(sent)
+        self.down.add(*sizes)
+        self.download_bits += self._owed("download", client, self._sent[1])
+
+    def book_result(self, task: ClientTask, result: ClientResult) -> None:
+        """What came of a task, and what it took to make it; a client that failed may have computed anything."""
+        if result.worked:
+            own = result.own if task.plan.own_layers else None  # else it trained, at least at first, as it was sent
+            self.charge_training(task.plan, task.sent.active if own is None else own, task.trained_on)
+        if result.weight:
+            self.up.add(result.size, result.mask_bytes)
+            self.upload_bits += self._owed("upload", task.client, self._price_of(task, result.own))
+        else:
+            self.up.add_unused(result.size)
+
+    def _price_of(self, task: ClientTask, own: Mapping[str, int] | None) -> int:
+        """What an update costs by formula: as a rule the same as the one before it."""
+        last = self._price
+        if last is None or last[0] is not task.sent or last[1] != task.plan or last[2] != own:
+            bits = self.upload_price(task.sent, task.plan, own)
+            self._price = last = (task.sent, task.plan, own, bits)
+        return last[3]
 
     def upload_price(self, sent: Reference, plan: ClientPlan, own: Mapping[str, int] | None) -> int:
         """The bits of an update; `own` is how many weights the client's masks keep, if it sends some of its own."""
@@ -91,14 +119,6 @@ class Ledger:
         params = sent.broadcast.params
         mask = self._mask_bits(params, sent.active, down=True) if sent.active and self.mask_travels_down else 0
         return self._value_bits(params, sent.active, self.down_width) + mask
-
-    def book_upload(self, client: int, bits: int) -> None:
-        """A client's update arrived."""
-        self.upload_bits += self._owed("upload", client, bits)
-
-    def book_download(self, client: int, bits: int) -> None:
-        """A client received the broadcast."""
-        self.download_bits += self._owed("download", client, bits)
 
     def charge_training(self, plan: ClientPlan, active: Mapping[str, int], images: int) -> None:
         """One client trained with so many active weights in its masked layers.
@@ -129,7 +149,7 @@ class Ledger:
 
     def close_round(self, *, mask_moved: bool, scheduled_evaluation: bool) -> None:
         """The round is over."""
-        self.mask_travels_down = mask_moved
+        self.mask_travels_down, self._sent = mask_moved, None
         if scheduled_evaluation:
             self.unsettled = {"upload": {}, "download": {}}
 

@@ -10,10 +10,10 @@ from torch import Tensor
 from feddst.core import Masks
 from feddst.models.spatial import Grid
 from feddst.runtime.details import Detail, LayerLife, PixelMap, accuracy_counts, unevaluated, write_detail
-from feddst.runtime.rounds import OpenRound
+from feddst.runtime.rounds import Round
 
 
-class Chronicle:
+class DetailLog:
     """Makes the details of rounds, one after another.
 
     `layers` are the sizes of the prunable layers in the model's order, `grids` is what the linear layers read, as
@@ -35,9 +35,9 @@ class Chronicle:
         self._digest = _digest_of(details, self._eval_every)
         self._shown = next((one.inputs for one in reversed(details) if one.inputs is not None), None)
 
-    def tell(
+    def append(
         self,
-        ended: OpenRound,
+        ended: Round,
         masks: Masks,
         active: Mapping[str, int],
         accuracies: NDArray[np.float64] | None,
@@ -62,7 +62,7 @@ class Chronicle:
         """A digest of all that was told, as `digest_of` makes it."""
         return self._digest.hexdigest()
 
-    def _lives(self, ended: OpenRound, active: Mapping[str, int]) -> tuple[LayerLife, ...]:
+    def _lives(self, ended: Round, active: Mapping[str, int]) -> tuple[LayerLife, ...]:
         apart = ended.total.apart()
         return tuple(
             LayerLife(name, size, active.get(name, size), *ended.moved.get(name, (0, 0)), apart.get(name))

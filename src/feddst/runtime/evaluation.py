@@ -8,8 +8,8 @@ import torch
 from numpy.typing import NDArray
 
 from feddst.core import ClientState, ServerState, generator
-from feddst.data import Federation, Roster
-from feddst.engines import Evaluation, Exam
+from feddst.data import Federation, RemoteFederation
+from feddst.engines import EvalTask, Evaluation
 from feddst.methods import Method
 from feddst.runtime.ema import result_of
 from feddst.runtime.metrics import client_accuracies, worst_tenth
@@ -28,27 +28,27 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class Examiner:
-    """Sets exams: one for the global model, and one for each client that has a model of its own."""
+class Evaluator:
+    """Says what is tested: the global model, and the model of each client that has one of its own."""
 
     method: Method
-    federation: Federation | Roster
+    federation: Federation | RemoteFederation
     seed: int
     personal_images: int
 
-    def exams(self, state: ServerState, clients: Mapping[int, ClientState]) -> list[Exam]:
-        """The global model's exam, then those of clients by rising number; none where there is nothing to test on."""
+    def tasks(self, state: ServerState, clients: Mapping[int, ClientState]) -> list[EvalTask]:
+        """The global model's test, then those of clients by rising number; none where there is nothing to test on."""
         if not self.federation.client_tests:
             return []
         own = [(c, self.method.personal(state, kept)) for c, kept in sorted(clients.items())]
         whole = result_of(state)
         return [
-            Exam(whole.params, whole.buffers),
-            *(Exam(model, state.buffers, self._images(c)) for c, model in own if model is not None),
+            EvalTask(whole.params, whole.buffers),
+            *(EvalTask(model, state.buffers, self._images(c)) for c, model in own if model is not None),
         ]
 
     def scores(self, results: Sequence[Evaluation], clients: Mapping[int, ClientState]) -> Scores:
-        """What the results of `exams` amount to."""
+        """What the results of `tasks` amount to."""
         if not results:
             return Scores()
         first, *others = results

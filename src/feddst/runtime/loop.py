@@ -6,19 +6,20 @@ from typing import Protocol
 
 import torch
 
-from feddst.clients import Failure, Reply
 from feddst.clients.reproducible import reproducible
-from feddst.engines import AnyEngine, Cohort, CohortEngine, Engine, Exam
+from feddst.core import Aggregator
+from feddst.engines import Engine, EvalTask, Sink
 from feddst.errors import TrainingError
 from feddst.runtime.metrics import Row
 from feddst.runtime.run import Run
 from feddst.runtime.warnings import forewarnings
+from feddst.wire import ClientResult, ClientTask
 
 log = logging.getLogger(__name__)
 
 
 class Watcher(Protocol):
-    """Somebody who looks on."""
+    """A callback that hears of each finished round, and may stop the runs."""
 
     def started(self, runs: Sequence[Run]) -> None:
         """The loop is about to begin."""
@@ -46,14 +47,61 @@ class Silent:
         return False
 
 
-def play(runs: Sequence[Run], engine: AnyEngine, watcher: Watcher) -> bool:
+class SharedRound(Sink):
+    """One round of several runs, side by side: it is opened here, carried out by an engine, and then closed.
+
+    The engine is given `tasks`, and hands what comes of them to this sink. `failures` are the runs that cannot go on,
+    where the others can.
+    """
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self.tasks: list[ClientTask] = []
+        self.failures: dict[Run, TrainingError] = {}
+        self._runs = runs
+        self._places: list[tuple[Run, int]] = []
+        for run in runs:
+            try:
+                tasks = run.open_round()
+            except TrainingError as error:
+                self.failures[run] = error
+                continue
+            self.tasks += tasks
+            self._places += [(run, place) for place in range(len(tasks))]
+
+    def result(self, index: int, result: ClientResult) -> bool:
+        run, place = self._places[index]
+        return run.round.take(place, result)
+
+    def empty_sum(self, index: int) -> Aggregator:
+        run, place = self._places[index]
+        return run.round.empty_sum(place)
+
+    def partial(self, index: int, total: Aggregator) -> None:
+        self._places[index][0].round.merge(total)
+
+    def failed(self, index: int, error: TrainingError) -> None:
+        self.failures[self._places[index][0]] = error
+
+    def close(self, engine: Engine, watcher: Watcher) -> None:
+        """Aggregate, test the models that are due, and write the round's rows."""
+        tests: dict[Run, list[EvalTask]] = {}
+        for run in self._runs:
+            if run not in self.failures:
+                try:
+                    tests[run] = run.eval_tasks() if run.close_round() else []
+                except TrainingError as error:
+                    self.failures[run] = error
+        results = iter(engine.evaluate([task for some in tests.values() for task in some]))
+        for run, some in tests.items():
+            watcher.row(run, run.record([next(results) for _ in some]))
+
+
+def play(runs: Sequence[Run], engine: Engine, watcher: Watcher) -> bool:
     """Take every run to its end. Returns False if the watcher stopped it; checkpoints are written then too."""
     live = [run for run in runs if not run.stopped_by]
     for line in dict.fromkeys(line for run in live if not run.rows for line in forewarnings(run.state)):
         log.warning("%s", line)
     watcher.started(live)
-    if not isinstance(engine, CohortEngine):
-        return _play(live, engine, watcher)
     with engine.at_work():
         try:
             for run in live:
@@ -64,12 +112,15 @@ def play(runs: Sequence[Run], engine: AnyEngine, watcher: Watcher) -> bool:
                 run.place(torch.device("cpu"))
 
 
-def _play(live: Sequence[Run], engine: AnyEngine, watcher: Watcher) -> bool:
+def _play(live: Sequence[Run], engine: Engine, watcher: Watcher) -> bool:
     several, failures = len(live) > 1, dict[Run, TrainingError]()
     stopped = False
     while live and not stopped:
-        with reproducible(tf32=isinstance(engine, CohortEngine) and engine.tf32):
-            failures |= _round(live, engine, watcher)
+        with reproducible(tf32=engine.tf32):
+            step = SharedRound(live)
+            engine.run(step.tasks, step)
+            step.close(engine, watcher)
+        failures |= step.failures
         live = [run for run in live if not run.stopped_by and run not in failures]
         stopped = bool(live) and watcher.stop()
     for run in live:
@@ -77,49 +128,3 @@ def _play(live: Sequence[Run], engine: AnyEngine, watcher: Watcher) -> bool:
     for run, failure in failures.items():
         raise TrainingError(f"{run.name}: {failure}") if several else failure
     return not stopped
-
-
-def _round(runs: Sequence[Run], engine: AnyEngine, watcher: Watcher) -> dict[Run, TrainingError]:
-    """One round of each run; returns those that cannot go on, where the others can."""
-    failures: dict[Run, TrainingError] = {}
-    if isinstance(engine, CohortEngine):
-        failures = _train_cohorts(runs, engine)
-    else:
-        _train_clients(runs, engine)
-    exams: dict[Run, list[Exam]] = {}
-    for run in runs:
-        if run not in failures:
-            try:
-                exams[run] = run.exams() if run.close_round() else []
-            except TrainingError as error:
-                failures[run] = error
-    results = iter(engine.evaluate([exam for some in exams.values() for exam in some]))
-    for run, some in exams.items():
-        watcher.row(run, run.record([next(results) for _ in some]))
-    return failures
-
-
-def _train_clients(runs: Sequence[Run], engine: Engine) -> None:
-    given = [(run, place, assignment) for run in runs for place, assignment in enumerate(run.open_round())]
-
-    def receive(index: int, reply: Reply | Failure) -> bool:
-        run, place, _ = given[index]
-        return run.receive(place, reply)
-
-    engine.train([assignment for _, _, assignment in given], receive)
-
-
-def _train_cohorts(runs: Sequence[Run], engine: CohortEngine) -> dict[Run, TrainingError]:
-    cohorts: dict[Run, Cohort] = {}
-    failures: dict[Run, TrainingError] = {}
-    for run in runs:
-        try:
-            cohorts[run] = run.open_cohort()
-        except TrainingError as error:
-            failures[run] = error
-    for run, tally in zip(cohorts, engine.train_cohorts(list(cohorts.values())), strict=True):
-        if tally.failure is None:
-            run.receive_all(tally)
-        else:
-            failures[run] = tally.failure
-    return failures

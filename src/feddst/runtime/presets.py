@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from feddst.errors import OptionError
-from feddst.methods import METHODS
+from feddst.methods import METHODS, own_defaults, why_idle
 from feddst.options import hint
 
 Command = Literal["run", "compare"]
@@ -121,6 +121,9 @@ _PUBLISHED = {
 }
 """What the published code does differently, one option each. Its partition is `shards` where ours is `classes`."""
 
+_PROXIMAL = {"proximal.mu": 1.0}
+"""What FedProx adds to another method."""
+
 _READJUSTED = {"sparsity.level": 0.0, "readjust.alpha": 0.5, "readjust.every": 10}
 """The published code's documented commands for FedAvg and FedProx leave readjustment on, at its defaults."""
 
@@ -203,7 +206,7 @@ COMPATIBILITY = Contrast(
     "with FedProx and without",
     ("fedavgm", "fedprox", "feddst", "feddst+fedprox", "fedavgm" + STILL),
     # Not in the paper: what FedDST + FedProx owes to being sparse at all, and not to readjusting.
-    (Row("randommask+fedprox", "RandomMask + FedProx (μ = 1)", "randommask+fedprox"),),
+    (Row("randommask+fedprox", "RandomMask + FedProx (μ = 1)", "randommask", _PROXIMAL),),
     (
         ("feddst+fedprox", "fedprox"),
         ("feddst+fedprox", "fedavgm" + STILL),
@@ -219,6 +222,17 @@ COMPATIBILITY = Contrast(
 The paper claims that "applying FedDST to FedProx consistently improves its performance". In the published code the
 proximal term has no gradient, so that FedAvgM never readjusted is also FedProx without readjustment.
 """
+
+CROSSED = (
+    "randommask:proximal.mu=1",
+    "randommask:server.optimizer=adam",
+    "feddst:proximal.mu=1",
+    "feddst:server.optimizer=adagrad",
+    "feddst:server.optimizer=adam",
+    "feddst:server.optimizer=yogi",
+    "sprout:server.optimizer=adam",
+)
+"""Sparse methods with FedProx's term or an adaptive server, as entries of a comparison."""
 
 FIGURES = (*SWEEPS, COMPATIBILITY)
 
@@ -242,19 +256,20 @@ def table_rows(table: Table, published: bool) -> list[Row]:
     """The rows of a table, in the paper's order."""
     usual = {"sparsity.level": table.level, "readjust.alpha": table.alpha, "readjust.every": table.every}
     dense = {name: value for name, value in _READJUSTED.items() if value != usual[name]} if published else {}
-    with_prox = {"readjust.alpha": table.alpha_prox} if table.alpha_prox != table.alpha else {}
+    with_prox = _PROXIMAL | ({"readjust.alpha": table.alpha_prox} if table.alpha_prox != table.alpha else {})
+    readjusted = Row("fedprox", "FedProx (μ = 1)", "feddst", {**dense, **_PROXIMAL})
     averaging = Row("fedavgm", "FedAvgM", "feddst" if published else "fedavgm", dense)
     # What the documented command does to FedAvgM hides what the code's other departures do to it.
     still = [Row("fedavgm" + STILL, "FedAvgM, never readjusted", "fedavgm")] if published else []
     return [
         averaging,
-        Row("fedprox", "FedProx (μ = 1)", "feddst+fedprox" if published else "fedprox", dense),
+        readjusted if published else Row("fedprox", "FedProx (μ = 1)", "fedprox"),
         Row("fedavgm-bfloat16", "FedAvgM bfloat16", averaging.method, {**dense, "wire.values": "bfloat16"}),
         Row("randommask", "RandomMask", "randommask"),
         Row("grasp", "GraSP", "grasp"),
         Row("prunefl", "PruneFL", "prunefl"),
         Row("feddst", "FedDST", "feddst"),
-        Row("feddst+fedprox", "FedDST + FedProx (μ = 1)", "feddst+fedprox", with_prox),
+        Row("feddst+fedprox", "FedDST + FedProx (μ = 1)", "feddst", with_prox),
         *still,
     ]
 
@@ -267,7 +282,6 @@ def _shared(table: Table, published: bool) -> dict[str, Any]:
         "readjust.alpha": table.alpha,
         "readjust.every": table.every,
         "readjust.until": table.until,
-        "proximal.mu": 1.0,
         "accounting": "paper",
         "eval_every": 5,
         "rounds": 0,
@@ -279,17 +293,17 @@ def _shared(table: Table, published: bool) -> dict[str, Any]:
     return options
 
 
-def _effective(methods: Iterable[str], options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that do something for any of these methods."""
-    groups = {field.name for kind in METHODS.values() for field in dataclasses.fields(kind)}
-    used = {field.name for method in methods for field in dataclasses.fields(METHODS[method])}
-    return {name: value for name, value in options.items() if name.partition(".")[0] not in groups - used}
+def _effective(rows: Iterable[Row], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that do something for any of these rows."""
+    kinds = [(METHODS[row.method], row.own) for row in rows]
+    idle = [why_idle(kind, {**own_defaults(kind), **options, **own}) for kind, own in kinds]
+    return {name: value for name, value in options.items() if any(why(name) is None for why in idle)}
 
 
 def row_options(table: Table, row: Row, published: bool) -> dict[str, Any]:
     """The options of a row's runs: up to the largest cap of its table."""
     options = {"method": row.method, **_shared(table, published), **row.own, "cap_gib": max(table.caps)}
-    return _effective([row.method], options)
+    return _effective([row], options)
 
 
 def _run_preset(table: Table, row: Row, published: bool) -> Preset:
@@ -302,7 +316,8 @@ def _run_preset(table: Table, row: Row, published: bool) -> Preset:
 
 def _compare_preset(table: Table, published: bool) -> Preset:
     methods = tuple(row.entry for row in table_rows(table, published))
-    options = {"methods": methods, "caps": table.caps, **_shared(table, published)}
+    shared = _effective(table_rows(table, published), _shared(table, published))
+    options = {"methods": methods, "caps": table.caps, **shared}
     return Preset(table.name + _suffix(published), f"{table.title}, all rows: {_source(published)}", "compare", options)
 
 
@@ -310,7 +325,7 @@ def _sweep_presets(table: Table, published: bool) -> Iterator[Preset]:
     """FedDST with one of its options varied, as in the paper's figures."""
     for sweep in SWEEPS:
         methods = tuple(row.entry for row in sweep.rows())
-        options = {"methods": methods, "caps": table.caps, **_effective(["feddst"], _shared(table, published))}
+        options = {"methods": methods, "caps": table.caps, **_effective(sweep.rows(), _shared(table, published))}
         summary = f"{table.title}, FedDST with {sweep.title}: {_source(published)}"
         yield Preset(f"{table.name}-{sweep.name}{_suffix(published)}", summary, "compare", options)
 
@@ -318,7 +333,7 @@ def _sweep_presets(table: Table, published: bool) -> Iterator[Preset]:
 def _contrast_preset(table: Table, published: bool) -> Preset:
     """FedDST and what it is built on, with FedProx and without."""
     rows = COMPATIBILITY.rows(table, published)
-    shared = _effective([row.method for row in rows], _shared(table, published))
+    shared = _effective(rows, _shared(table, published))
     options = {"methods": tuple(row.entry for row in rows), "caps": table.caps, **shared}
     summary = f"{table.title}, FedDST and FedAvgM {COMPATIBILITY.title}: {_source(published)}"
     return Preset(f"{table.name}-{COMPATIBILITY.name}{_suffix(published)}", summary, "compare", options)
@@ -354,7 +369,7 @@ def _all() -> Iterator[Preset]:
         "MNIST: every method under one small upload cap, thirty rounds at most",
         "compare",
         {
-            "methods": (*METHODS, "fedavgm:wire.values=bfloat16"),
+            "methods": (*METHODS, *CROSSED, "fedavgm:wire.values=bfloat16"),
             "caps": (0.12,),
             "rounds": 30,
             "data.dataset": "mnist",
@@ -381,7 +396,7 @@ def _thrifty() -> Iterator[Preset]:
         "cohort.size": 10,
         "wire.values": "top16",
         "wire.feedback": True,
-        "averaged": 0.99,
+        "ema": 0.99,
         "sparsity.level": 0.95,
         "rounds": 0,
     }
@@ -407,10 +422,11 @@ def _thrifty() -> Iterator[Preset]:
         "CIFAR-10 with less than a hundredth of the paper's upload",
         "run",
         {
-            "method": "sprout+fedadam",
+            "method": "sprout",
+            "server.optimizer": "adam",
             "data.dataset": "cifar10",
             **_PATHOLOGICAL,
-            "data.copies": 5,
+            "data.augmentation": 5,
             "local.epochs": 3,  # over five versions of each image: as many steps as usual
             **few,
             "sprout.begin": 2000,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from feddst.core import ServerState
 from feddst.errors import TrainingError
-from feddst.runtime.rounds import NAMED, OpenRound
+from feddst.runtime.rounds import NAMED, Round
 from feddst.runtime.wording import counted
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class Recovery:
         if before.round:
             self.sound = before
 
-    def after(self, why: str, ended: OpenRound, before: ServerState, *, patient: bool) -> ServerState:
+    def after(self, why: str, ended: Round, before: ServerState, *, patient: bool) -> ServerState:
         """The state after a round whose updates were not used, and why not; raises if the run cannot go on.
 
         Without patience, where clients would do the same again, a first round that leaves nothing to go back to is the
@@ -64,20 +64,21 @@ class Recovery:
         self.counted += round > 0 and not failed
 
 
-def why_unused(ended: OpenRound, least: int) -> str:
+def why_unused(ended: Round, least: int) -> str:
     """Why a round's updates are not averaged; empty if they are. `least` is how many there must be."""
     if ended.mostly_diverged:
-        answered = counted(len(ended.arrivals), "client")
+        answered = counted(len(list(ended.answers())), "client")
         return f"round {ended.number}: {ended.diverged} of the {answered} that answered diverged"
     if ended.total.updates < least:
         return f"round {ended.number} has {counted(ended.total.updates, 'update')}, fewer than min_clients ({least})"
     return ""
 
 
-def _reasons(ended: OpenRound) -> str:
+def _reasons(ended: Round) -> str:
     """What is known of those whose updates there are not."""
-    silent = len(ended.missing()) - len(ended.unsent)
+    unasked = [f"client {task.client} was not asked: {result.failure}" for task, result in ended.unasked()]
+    silent = len(ended.missing()) - len(unasked)
     found = [f"{counted(silent, 'client')} did not answer in time"] if silent else []
-    found += [*ended.refusals, *ended.unsent.values()]
+    found += [*ended.refusals, *unasked]
     more = f"; and {len(found) - NAMED} more" if len(found) > NAMED else ""
     return f"; {'; '.join(found[:NAMED])}{more}" if found else ""

@@ -1,96 +1,134 @@
-"""A round that is under way: who was given what, and what has come back."""
+"""A run's round under way: its tasks, what has come of each of them, and the sum of what can be used."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from feddst.core import ClientPlan, ClientState, Masks, SparseSum
+from feddst.core import Aggregator, Masks, Positions, ServerState, Update, count_active
 from feddst.core.tensors import movement
-from feddst.wire import Downlink
+from feddst.errors import ExcessError, TrainingError, WireError
+from feddst.wire import ClientResult, ClientTask, MaskHistory, decode_update, mask_bytes
+
+log = logging.getLogger(__name__)
 
 NAMED = 3
-"""So many refused updates of a round are told one by one."""
-
-
-@dataclass(frozen=True)
-class Arrival:
-    """What is kept of one reply until the round ends: all but the update, which is in the sum.
-
-    `bits` by formula and `weight` are 0 if the update was refused.
-    """
-
-    client: int
-    bytes: int
-    mask_bytes: int
-    bits: int
-    weight: int
-    loss: float | None
-    state: ClientState
-
-
-@dataclass(frozen=True)
-class Given:
-    """Who was given which orders, and how many images that client has.
-
-    `download` are the bytes that were sent to it, and those of them that are the mask.
-    """
-
-    client: int
-    plan: ClientPlan
-    images: int
-    download: tuple[int, int]
-
-    @property
-    def trained_on(self) -> int:
-        """How many images it trains on, or takes its reports over."""
-        return self.plan.trained_on(self.images)
+"""So many refused updates of a round are named one by one."""
 
 
 @dataclass
-class OpenRound:
-    """A round between its broadcast and its end; `given` and `arrivals` by place in the round.
+class Round:
+    """A round between its broadcast and its end; `results` are by the place of their task.
 
-    `unsent` are the places whose client could not be sent anything, and why; a broadcast costs `download_price` by
-    formula. `refusals` say whose updates could not be used, and why; so many of these clients have `diverged`. At the
-    end it is known whether the updates were `used`, whether the server's masks are others (`mask_moved`), and of the
-    layers whose masks may be, how many weights entered and left (`moved`).
+    `before` is the state it began with, at the time `began`; `begin_sum` makes an empty sum for updates under masks.
+    Nothing that a client sends is a reason to end the run: what cannot be used is refused, counted and named in
+    `refusals`; of these clients so many have `diverged`. At the end it is known whether the updates were `used`,
+    whether the server's masks are others (`mask_moved`), and of the layers whose masks may be, how many weights entered
+    and left (`moved`).
     """
 
-    number: int
-    downlink: Downlink
-    total: SparseSum
+    before: ServerState
+    tasks: Sequence[ClientTask]
+    history: MaskHistory
+    begin_sum: Callable[[Masks, Positions | None], Aggregator]
     began: float
-    given: list[Given] = field(default_factory=list)
-    price: tuple[ClientPlan, Mapping[str, int] | None, int] | None = None
-    arrivals: dict[int, Arrival] = field(default_factory=dict)
+    total: Aggregator = field(init=False)
+    results: dict[int, ClientResult] = field(default_factory=dict)
     refusals: list[str] = field(default_factory=list)
     diverged: int = 0
     used: bool = True
     late: int = 0
-    unsent: dict[int, str] = field(default_factory=dict)
-    download_price: int = 0
     mask_moved: bool = False
     moved: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.total = self.empty_sum(0) if self.tasks else self.begin_sum(self.before.masks, None)
+
+    @property
+    def number(self) -> int:
+        """The round's number."""
+        return self.before.round
+
+    def empty_sum(self, place: int) -> Aggregator:
+        """An empty sum for updates of clients that were sent what the one of this task is sent."""
+        sent = self.tasks[place].sent
+        return self.begin_sum(sent.broadcast.masks, sent.positions)
+
+    def take(self, place: int, result: ClientResult) -> bool:
+        """Note what came of one task, in whatever order results come. Returns whether it could be used.
+
+        The update in a payload is read, checked and added up; then its receipt is kept in its place.
+        """
+        task = self.tasks[place]
+        if result.payload is not None:
+            result = self._read(task, result, result.payload)
+        self.results[place] = result
+        if not result.asked:
+            log.warning("round %d: client %d was not asked: %s", self.number, task.client, result.failure)
+        elif result.failure:
+            self._note_refusal(task.client, result)
+        return not result.failure
+
+    def merge(self, total: Aggregator) -> None:
+        """Add a partial sum, made where clients were trained."""
+        if self.total.updates:
+            self.total.merge(total)
+        else:
+            self.total = total
+
+    def answers(self) -> Iterator[tuple[ClientTask, ClientResult]]:
+        """What has come from clients that were asked, in the order of places."""
+        return ((self.tasks[place], result) for place, result in sorted(self.results.items()) if result.asked)
+
+    def unasked(self) -> list[tuple[ClientTask, ClientResult]]:
+        """The tasks that did not reach their clients, and why."""
+        return [(self.tasks[place], result) for place, result in self.results.items() if not result.asked]
+
+    def missing(self) -> list[int]:
+        """The clients that have not answered, whether they were asked or not."""
+        here = {place for place, result in self.results.items() if result.asked}
+        return [task.client for place, task in enumerate(self.tasks) if place not in here]
 
     @property
     def mostly_diverged(self) -> bool:
         """Whether more than half of the clients that answered have diverged."""
-        return 2 * self.diverged > len(self.arrivals)
+        return 2 * self.diverged > len(list(self.answers()))
 
-    def in_order(self) -> list[Arrival]:
-        """What has arrived, in the order of places."""
-        return [arrival for _, arrival in sorted(self.arrivals.items())]
-
-    def missing(self) -> list[int]:
-        """The clients that were asked and have not answered."""
-        return [given.client for place, given in enumerate(self.given) if place not in self.arrivals]
-
-    def note_movement(self, before: Masks, after: Masks) -> None:
-        """The server's masks before and after the round."""
+    def note_movement(self, after: Masks) -> None:
+        """Compare the server's masks after the round with those before it."""
+        before = self.before.masks
         self.moved = movement(before, after)
         self.mask_moved = any(map(any, self.moved.values())) or before.keys() != after.keys()
 
     def mean_loss(self) -> float | None:
-        """The mean over clients by weight; None if nobody trained."""
-        trained = [(arrival.loss, arrival.weight) for arrival in self.in_order() if arrival.loss is not None]
+        """The clients' mean loss by weight; None if nobody trained."""
+        trained = [(result.loss, result.weight) for task, result in self.answers() if task.plan.train and result.weight]
         weight = sum(weight for _, weight in trained)
         return sum(loss * weight for loss, weight in trained) / weight if weight else None
+
+    def _read(self, task: ClientTask, answer: ClientResult, payload: bytes) -> ClientResult:
+        """The receipt for a payload, whose update is added to the sum unless there is something wrong with it."""
+        receipt = replace(answer, payload=None, size=len(payload))
+        try:
+            update = decode_update(payload, task)
+            self._add(task, update)
+        except WireError as error:
+            return replace(receipt, failure=str(error), diverged=isinstance(error, ExcessError))
+        own = None if update.masks is None else count_active(update.masks)
+        return replace(receipt, mask_bytes=mask_bytes(payload), weight=update.weight, own=own)
+
+    def _add(self, task: ClientTask, update: Update) -> None:
+        whole, masks = task.encoder.unrounded(update), task.sent.broadcast.masks
+        if whole.masks is None and masks is not self.total.masks:
+            whole = replace(whole, masks=masks)
+        try:
+            self.total.add(whole)
+        except TrainingError as error:
+            raise WireError(str(error)) from None  # the sum is full, whoever has filled it
+
+    def _note_refusal(self, client: int, result: ClientResult) -> None:
+        say = log.warning if len(self.refusals) < NAMED else log.info
+        say("round %d: the update of client %d was refused: %s", self.number, client, result.failure)
+        named = f"client {client} " in result.failure
+        self.refusals.append(result.failure if named else f"client {client}: {result.failure}")
+        self.diverged += result.diverged
+        self.history.forget(client)

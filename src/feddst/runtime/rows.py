@@ -6,12 +6,10 @@ from feddst.core.model import Densities
 from feddst.runtime.costs import Forward, Ledger
 from feddst.runtime.evaluation import Scores
 from feddst.runtime.metrics import Row
-from feddst.runtime.rounds import OpenRound
+from feddst.runtime.rounds import Round
 
 
-def row_of(
-    ended: OpenRound, scores: Scores, ledger: Ledger, *, densities: Densities, forward: Forward, spare: int
-) -> Row:
+def row_of(ended: Round, scores: Scores, ledger: Ledger, *, densities: Densities, forward: Forward, spare: int) -> Row:
     """What is known after a round; `spare` clients were asked beyond those that were needed."""
     return Row(
         round=ended.number,
@@ -35,7 +33,7 @@ def row_of(
         flops_dense=ledger.flops_dense,
         flops_sparse=ledger.flops_sparse,
         seconds=time.perf_counter() - ended.began,
-        missing=len(ended.missing()) if ended.total.updates < len(ended.given) - spare else 0,
+        missing=len(ended.missing()) if ended.total.updates < len(ended.tasks) - spare else 0,
         late=ended.late,
         upload_header_bytes=ledger.up.headers,
         download_header_bytes=ledger.down.headers,

@@ -10,50 +10,37 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from feddst.clients import Assignment, Failure, Reply
-from feddst.core import (
-    Broadcast,
-    ClientPlan,
-    ClientState,
-    ServerState,
-    SparseSum,
-    Tensors,
-    count_active,
-    generator,
-)
+from feddst.core import AGGREGATORS, ClientPlan, ClientState, ServerState, Tensors, count_active, generator
 from feddst.core.model import Densities
-from feddst.data import Federation, Roster
-from feddst.engines import Cohort, Evaluation, Exam, Member, Tally
+from feddst.data import Federation, RemoteFederation
+from feddst.engines import EvalTask, Evaluation
 from feddst.engines.times import layer_times
-from feddst.errors import DamageError, OptionError, TrainingError, WireError
+from feddst.errors import DamageError, OptionError
 from feddst.models import check_fit, initial_model, multiply_adds
 from feddst.models.norms import check_batch
 from feddst.models.spatial import input_grids
+from feddst.runtime.broadcasts import Broadcasts
 from feddst.runtime.cohort import Participant, participants
 from feddst.runtime.config import RunConfig, make_method, with_pins
 from feddst.runtime.costs import Formula, Ledger
-from feddst.runtime.detail_log import Chronicle, digest_of
+from feddst.runtime.detail_log import DetailLog, digest_of
 from feddst.runtime.details import Detail, unevaluated
 from feddst.runtime.ema import with_average
-from feddst.runtime.evaluation import Examiner
+from feddst.runtime.evaluation import Evaluator
 from feddst.runtime.metrics import GIB, Row, Summary, summarise
-from feddst.runtime.reception import Reception
 from feddst.runtime.recovery import Recovery, why_unused
-from feddst.runtime.rounds import NAMED, Arrival, Given, OpenRound
+from feddst.runtime.rounds import NAMED, Round
 from feddst.runtime.rows import row_of
 from feddst.runtime.storage import Checkpoint, RunDirectory, identity_of
 from feddst.runtime.warnings import emptied
 from feddst.runtime.wording import counted
 from feddst.wire import (
-    LARGEST_WEIGHT,
-    Asked,
-    Downlink,
-    MaskFacts,
+    ClientTask,
     MaskHistory,
+    Message,
     Reference,
     check_size,
     largest_update,
-    mask_bytes,
     model_layout,
     nominal_bits,
 )
@@ -65,12 +52,12 @@ AUDIT_EVERY = 50
 
 
 class Run:
-    """Goes through rounds as the loop tells it: `open_round`, `receive`, `close_round`, `record`.
+    """Goes through rounds as the loop tells it: `open_round`, then `close_round` and `record`.
 
-    For engines that train whole cohorts `open_cohort` and `receive_all` stand in for the first two.
+    In between the open `round` takes in what comes of its tasks.
 
     A round that comes to nothing leaves the model as it was, or as it last could be trained, and does not count.
-    Several in a row end the run: the first, if there is nothing to go back to, unless clients are `strangers`, on
+    Several in a row end the run: the first, if there is nothing to go back to, unless clients are `untrusted`, on
     machines of their own, who may do better the next time. `spare` clients are asked in each round beyond those that
     are needed.
 
@@ -80,11 +67,11 @@ class Run:
     def __init__(
         self,
         config: RunConfig,
-        federation: Federation | Roster,
+        federation: Federation | RemoteFederation,
         module: nn.Module,
         directory: RunDirectory | None = None,
         *,
-        strangers: bool = False,
+        untrusted: bool = False,
         spare: int = 0,
     ) -> None:
         config = with_pins(config)
@@ -100,7 +87,7 @@ class Run:
         self.clients: dict[int, ClientState] = {}
         self.rows: list[Row] = []
         self.directory = directory
-        self._strangers = strangers
+        self._untrusted = untrusted
         size = config.cohort.size + spare
         if config.cohort.sampling == "without-replacement":
             size = min(size, federation.num_clients)
@@ -112,15 +99,15 @@ class Run:
         formula: Formula = "published" if config.accounting == "published" else "paper"
         up, down = nominal_bits(config.wire.values), nominal_bits(config.wire.download)
         self._ledger = Ledger(formula, self._prunable, multiply_adds(module, example), up, down)
-        self._examiner = Examiner(self.method, federation, config.seed, config.personal_images)
-        self._identity, self._chronicle = "", None
+        self._evaluator = Evaluator(self.method, federation, config.seed, config.personal_images)
+        self._identity, self._detail_log = "", None
         if directory is not None:
             self._identity = identity_of(model, federation)
             grids = input_grids(module, example)
-            self._chronicle = Chronicle(self._prunable, grids, self._first_round, config.eval_every)
+            self._detail_log = DetailLog(self._prunable, grids, self._first_round, config.eval_every)
         self._history = MaskHistory(config.wire.remember)
-        self._open: OpenRound | None = None
-        self._facts: MaskFacts | None = None
+        self._round: Round | None = None
+        self._sent: Broadcasts | None = None
         self._coming: tuple[ServerState, list[Participant]] | None = None
         self._recovery = Recovery()
         self.stopped_by = self._why_stop()
@@ -177,7 +164,7 @@ class Run:
 
     def _go_on_from(self, saved: Checkpoint | None, rows: list[Row], details: list[Detail]) -> None:
         assert self.directory is not None
-        assert self._chronicle is not None
+        assert self._detail_log is not None
         if saved is not None:
             self.state = saved.state
             self.clients = dict(saved.clients)
@@ -188,81 +175,55 @@ class Run:
                     "%s was begun before there were checksums: damage to it cannot be seen", self.directory.path
                 )
         self.rows = rows
-        self._recovery = Recovery() if saved is None else _recovered(saved, patient=self._strangers)
+        self._recovery = Recovery() if saved is None else _recovered(saved, patient=self._untrusted)
         done = self.state.round - 1
         self.stopped_by = self._why_stop()
         if self.rows and not self.stopped_by and not self._scheduled(done):
             # The run once ended here, and was evaluated only for that.
             self.rows[-1] = self.rows[-1].unevaluated()
             details = unevaluated(details, done)
-        self._chronicle.go_on_after(details)
+        self._detail_log.go_on_after(details)
         self.directory.rewrite(self.rows, details)
 
-    def open_round(self) -> list[Assignment]:
-        """Broadcast, and the assignments of the round's clients."""
-        opened = self._begin()
-        reference = opened.downlink.reference
-        told = self.directory is not None
-        opened.total = SparseSum(reference.broadcast.masks, reference.positions, count_holders=told)
-        assignments: list[Assignment] = []
-        opened.download_price = self._ledger.download_price(reference)
-        for who in self._participants():
-            if who.plan is None and self._strangers:
-                continue  # nothing is sent to it
-            parcel = opened.downlink.parcel_for(who.client)
-            sizes = len(parcel.payload), mask_bytes(parcel.payload)
-            if who.plan is None:
-                self._book_download(who.client, sizes)
-            else:
-                inputs, labels = self.federation.client_data(who.client)
-                kept, initial = self._kept_by(who.client), self._initial(who.plan)
-                assignments.append(
-                    Assignment(
-                        who.client, self.state.seed, parcel, who.plan, inputs, labels, kept, self.config.wire, initial
-                    )
-                )
-                opened.given.append(Given(who.client, who.plan, self.federation.num_images(who.client), sizes))
-        return assignments
-
-    def open_cohort(self) -> Cohort:
-        """The same for an engine that adds updates up itself: what is sent is counted instead of written."""
-        assert isinstance(self.federation, Federation)
-        opened, audited = self._begin(), self._audited()
-        members: list[Member] = []
+    def open_round(self) -> Sequence[ClientTask]:
+        """Begin a round: what each of its clients is asked and sent."""
+        began, broadcasts, tasks = time.perf_counter(), self._broadcasts(), list[ClientTask]()
         initial: Tensors = {}
-        opened.download_price = self._ledger.download_price(opened.downlink.reference)
         for who in self._participants():
-            sizes = opened.downlink.sizes_for(who.client, audited=audited)
+            if who.plan is None and self._untrusted:
+                continue  # nothing is sent to it
+            message = broadcasts.encoder(who.client).message_for(who.client)
             if who.plan is None:
-                self._book_download(who.client, sizes)
-            else:
-                images = self.federation.partition.train[who.client]
-                initial = initial or self._initial(who.plan)
-                members.append(Member(who.client, who.plan, images, self._kept_by(who.client)))
-                opened.given.append(Given(who.client, who.plan, len(images), sizes))
-        downlink = opened.downlink
-        return Cohort(
-            seed=self.state.seed,
-            reference=downlink.reference,
-            members=members,
-            wire=self.config.wire,
-            initial=initial,
-            correction=downlink.correction,
-            audited=audited,
-            count_holders=self.directory is not None,
-        )
+                self._book_sent(who.client, message)
+                continue
+            initial = initial or self._initial(who.plan)
+            tasks.append(
+                ClientTask(
+                    client=who.client,
+                    seed=self.state.seed,
+                    plan=who.plan,
+                    message=message,
+                    data=self.federation.data_of(who.client),
+                    state=self._kept_by(who.client),
+                    wire=self.config.wire,
+                    initial=initial,
+                )
+            )
+        options = self.config.aggregator
+        begin_sum = partial(AGGREGATORS[options.kind].begin, options, count_holders=self.directory is not None)
+        self._round = Round(self.state, tasks, self._history, begin_sum, began)
+        return tasks
 
-    def receive(self, place: int, reply: Reply | Failure) -> bool:
-        """Take in one client's reply, in whatever order replies come. Returns whether it could be used."""
-        return self._reception().receive(place, reply)
+    @property
+    def round(self) -> Round:
+        """The round that is open."""
+        assert self._round is not None
+        return self._round
 
     def receive_late(self, size: int) -> None:
         """An answer came when its round had ended: it is left alone, and counted."""
-        self._reception().receive_late(size)
-
-    def receive_all(self, tally: Tally) -> None:
-        """Take in what came of a cohort."""
-        self._reception().receive_all(tally)
+        self.round.late += 1
+        self._ledger.up.add_unused(size)
 
     def forget_holders(self) -> None:
         """Do not rely on any client's still having what it was sent before."""
@@ -270,59 +231,46 @@ class Run:
 
     def close_round(self) -> bool:
         """Book what came, in the order of places, and aggregate. Returns whether the new model is to be evaluated."""
-        assert self._open is not None
-        for client in self._open.missing():
+        ended = self.round
+        for client in ended.missing():
             self._history.forget(client)
-        for place, given in enumerate(self._open.given):
-            if place not in self._open.unsent:
-                self._book_download(given.client, given.download)
-        if (unnamed := len(self._open.refusals) - NAMED) > 0:
-            log.warning("round %d: refused besides: %s", self._open.number, counted(unnamed, "update"))
-        least = self.config.min_clients if self._open.number else 1
-        why = why_unused(self._open, least)
-        self._open.used = not why
-        for arrival in self._open.in_order():
-            if arrival.weight:
-                self._ledger.up.add(arrival.bytes, arrival.mask_bytes)
-                self._ledger.book_upload(arrival.client, arrival.bits)
-            else:
-                self._ledger.up.add_unused(arrival.bytes)
-            self._keep(arrival, used=not why and arrival.weight > 0)
-        before = self.state
+        if (unnamed := len(ended.refusals) - NAMED) > 0:
+            log.warning("round %d: refused besides: %s", ended.number, counted(unnamed, "update"))
+        least = self.config.min_clients if ended.number else 1
+        why = why_unused(ended, least)
+        ended.used = not why
+        self._book(ended)
+        before = ended.before
         if why:
-            self.state = self._recovery.after(why, self._open, before, patient=self._strangers)
+            self.state = self._recovery.after(why, ended, before, patient=self._untrusted)
         else:
             self._recovery.note_use(before)
-            after = self.method.aggregate(before, self._open.total)
-            self.state = with_average(before, after, self.config.averaged)
+            after = self.method.aggregate(before, ended.total)
+            self.state = with_average(before, after, self.config.ema)
         if not before.round and (line := emptied(self.state)):
             log.warning("%s", line)
-        self._open.note_movement(before.masks, self.state.masks)
-        if not self._open.mask_moved:
+        ended.note_movement(self.state.masks)
+        if not ended.mask_moved:
             self.state = replace(self.state, masks=before.masks)  # what follows from them need not be worked out again
-        self._ledger.close_round(
-            mask_moved=self._open.mask_moved,
-            scheduled_evaluation=self._scheduled(before.round),
-        )
+        self._ledger.close_round(mask_moved=ended.mask_moved, scheduled_evaluation=self._scheduled(before.round))
         self.stopped_by = self._why_stop()
         return self._evaluation_due(before.round)
 
-    def exams(self) -> list[Exam]:
+    def eval_tasks(self) -> list[EvalTask]:
         """What is to be tested now."""
-        return self._examiner.exams(self.state, self.clients)
+        return self._evaluator.tasks(self.state, self.clients)
 
     def record(self, results: Sequence[Evaluation]) -> Row:
-        """The round's row, with the results of its exams if there were any; a checkpoint where one is due."""
-        assert self._open is not None
-        ended, self._open = self._open, None
-        scores, active = self._examiner.scores(results, self.clients), self._active()
+        """The round's row, with the results of its tests if there were any; a checkpoint where one is due."""
+        ended, self._round = self.round, None
+        scores, active = self._evaluator.scores(results, self.clients), self._active()
         densities, forward = self._densities(active), self._ledger.forward(active)
         row = row_of(ended, scores, self._ledger, densities=densities, forward=forward, spare=self.spare)
         self.rows.append(row)
-        if self.directory is not None and self._chronicle is not None:
+        if self.directory is not None and self._detail_log is not None:
             due = self._evaluation_due(row.round)
             self.directory.append(
-                row, self._chronicle.tell(ended, self.state.masks, active, scores.each, evaluation_due=due)
+                row, self._detail_log.append(ended, self.state.masks, active, scores.each, evaluation_due=due)
             )
             if row.round % self.config.checkpoint_every == 0 or self.stopped_by:
                 self.save()
@@ -332,9 +280,9 @@ class Run:
 
     def save(self) -> None:
         """Write a checkpoint of the state between rounds."""
-        if self.directory is not None and self._chronicle is not None:
+        if self.directory is not None and self._detail_log is not None:
             ledger, (bitmaps, holders) = self._ledger.as_dict(), self._history.as_parts()
-            checkpoint = Checkpoint(self.state, self.clients, ledger, bitmaps, holders, self._chronicle.digest)
+            checkpoint = Checkpoint(self.state, self.clients, ledger, bitmaps, holders, self._detail_log.digest)
             checkpoint = replace(checkpoint, **vars(self._recovery))
             self.directory.save(checkpoint, self._identity)
 
@@ -342,38 +290,37 @@ class Run:
         """The run so far in a few numbers."""
         return summarise(self.rows, self.stopped_by or "interruption")
 
-    def _begin(self) -> OpenRound:
-        """Open the round: its broadcast, and an empty sum."""
-        began = time.perf_counter()
-        sent = self.method.broadcast(self.state)
-        try:
-            downlink = Downlink(sent, self.config.wire, self._history, self.state.seed, self._facts_of(sent))
-        except WireError as error:
-            raise TrainingError(f"the model cannot be sent in round {self.state.round}: {error}") from None
-        self._open = OpenRound(self.state.round, downlink, SparseSum(sent.masks), began)
-        return self._open
+    def _broadcasts(self) -> Broadcasts:
+        """What is sent in the round that begins with the present state."""
+        if self._sent is None or self._sent.state is not self.state:
+            known = [] if self._sent is None else self._sent.facts
+            wire, audited = self.config.wire, self._audited()
+            self._sent = Broadcasts(self.method, self.state, wire, self._history, known, audited=audited)
+        return self._sent
 
-    def _reception(self) -> Reception:
-        assert self._open is not None
-        return Reception(self._open, self.config, self.federation, self._ledger, self._history)
+    def _book(self, ended: Round) -> None:
+        """Note what was sent and what came, in the order of places, and what clients keep from now on."""
+        unasked = {id(task) for task, _ in ended.unasked()}
+        for task in ended.tasks:
+            if id(task) not in unasked:
+                self._book_sent(task.client, task.message)
+        for task, result in ended.answers():
+            self._ledger.book_result(task, result)
+            self._keep(task.client, result.state, used=ended.used and result.weight > 0)
 
-    def _facts_of(self, sent: Broadcast) -> MaskFacts:
-        """What follows from the masks of a broadcast, worked out once for as long as they do not move."""
-        if self._facts is None or self._facts.masks is not sent.masks:
-            self._facts = MaskFacts(sent.masks, model_layout(sent.params, sent.buffers))
-        return self._facts
+    def _book_sent(self, client: int, message: Message) -> None:
+        self._ledger.book_sent(client, message.sizes, message.reference)
 
     def _kept_by(self, client: int) -> ClientState:
         """What a client has kept from the rounds before."""
         return self.clients.get(client, ClientState())
 
-    def _keep(self, arrival: Arrival, used: bool) -> None:
+    def _keep(self, client: int, kept: ClientState, *, used: bool) -> None:
         """Note what a client keeps from now on. If its update is not used, its feedback is what it was before."""
-        kept = arrival.state
         if kept.feedback and not used:
-            kept = replace(kept, feedback=self._kept_by(arrival.client).feedback)
+            kept = replace(kept, feedback=self._kept_by(client).feedback)
         if not kept.empty:
-            self.clients[arrival.client] = kept
+            self.clients[client] = kept
 
     def _initial(self, plan: ClientPlan) -> Tensors:
         """The weights that clients begin with where they have none: from the state, so that a resumed run has the same.
@@ -390,11 +337,6 @@ class Run:
         block, place = divmod(self.state.round, AUDIT_EVERY)
         return int(generator(self.state.seed, "audit", block).integers(AUDIT_EVERY)) == place
 
-    def _book_download(self, client: int, sizes: tuple[int, int]) -> None:
-        assert self._open is not None
-        self._ledger.down.add(*sizes)
-        self._ledger.book_download(client, self._open.download_price)
-
     def _scheduled(self, round: int) -> bool:
         return round % self.config.eval_every == 0
 
@@ -410,20 +352,20 @@ class Run:
 
     def _next_upload(self) -> int:
         """The most bits that the round about to begin can upload, as `accounting` counts them."""
-        sent = self.method.broadcast(self.state)
-        reference = Reference(sent, self._facts_of(sent))
-        last: tuple[ClientPlan, int] | None = None
-        total = 0
+        broadcasts, total = self._broadcasts(), 0
+        last: tuple[Reference, ClientPlan, int] | None = None
         for who in self._participants():
             if who.plan is not None:
-                if last is None or last[0] != who.plan:
-                    last = who.plan, self._upload_bound(reference, who.client, who.plan)
-                total += last[1]
+                reference = broadcasts.reference(who.client)
+                if last is None or last[0] is not reference or last[1] != who.plan:
+                    last = reference, who.plan, self._upload_bound(reference, who.client, who.plan)
+                total += last[2]
         return total
 
     def _upload_bound(self, reference: Reference, client: int, plan: ClientPlan) -> int:
         if self.config.accounting == "measured":
-            return 8 * largest_update(Asked(reference, plan, client, LARGEST_WEIGHT), self.config.wire)
+            task = ClientTask(client, self.state.seed, plan, Message().read_as(reference), wire=self.config.wire)
+            return 8 * largest_update(task)
         return self._ledger.upload_bound(reference, plan)
 
     def _uploaded(self) -> int:
@@ -439,8 +381,9 @@ class Run:
 
     def _active(self) -> Mapping[str, int]:
         """How many weights of each masked layer are active."""
-        facts, masks = self._facts, self.state.masks
-        return facts.active if facts is not None and facts.masks is masks else count_active(masks)
+        masks = self.state.masks
+        known = [] if self._sent is None else self._sent.facts
+        return next((facts.active for facts in known if facts.masks is masks), None) or count_active(masks)
 
     def _densities(self, active: Mapping[str, int]) -> Densities:
         size = sum(self._prunable.values())

@@ -8,8 +8,8 @@ from pathlib import Path
 from torch import nn
 
 from feddst.core import Masks
-from feddst.data import Dataset, Federation, Roster, clients_of
-from feddst.engines import make_engine
+from feddst.data import Dataset, Federation, RemoteFederation, clients_of
+from feddst.engines import Engine, make_engine
 from feddst.errors import CheckpointError, DataError, OptionError
 from feddst.models import ModuleSource, make_module, network
 from feddst.models import load as load_weights
@@ -67,12 +67,17 @@ def run(
     with locked(None if directory is None else directory.path):
         federation = clients_of(config.data, config.seed, data)
         one, module = open_run(config, federation, model, directory, resume)
-        with closing(make_engine(config.engine, module, federation.dataset, config.local)) as engine:
+        with closing(engine_of(config, module, federation.dataset)) as engine:
             finished = play([one], engine, watcher or Lines())
     found = result_of(one.state)
     load_weights(module, found.params, found.buffers)
     path = directory.path if directory is not None else None
     return Result(config, one.rows, one.summary(), module.eval(), one.state.masks, path, finished)
+
+
+def engine_of(config: RunConfig, module: nn.Module, dataset: Dataset) -> Engine:
+    """The engine that a config asks for, as far as it can carry out the run."""
+    return make_engine(config.engine, module, dataset, config.local, aggregator=config.aggregator.kind)
 
 
 def _checked_types(config: RunConfig | None, data: Dataset | Federation | None) -> RunConfig:
@@ -100,23 +105,23 @@ def run_directory(out: str | Path | None, config: RunConfig, resume: bool) -> Ru
 
 def open_run(
     config: RunConfig,
-    federation: Federation | Roster,
+    federation: Federation | RemoteFederation,
     model: ModuleSource | None,
     directory: RunDirectory | None,
     resume: bool,
     *,
-    strangers: bool = False,
+    untrusted: bool = False,
     spare: int = 0,
 ) -> tuple[Run, nn.Module]:
     """A run that is ready for its next round, and its network; its directory is made, or gone on with.
 
     Whoever calls this holds the directory's lock.
 
-    `strangers` and `spare` are for clients on machines of their own, as `Run` says.
+    `untrusted` and `spare` are for clients on machines of their own, as `Run` says.
     """
     source = built_in(config, federation) if model is None else model
     module = copy.deepcopy(make_module(source, config.seed)).cpu()
-    one = Run(config, federation, module, directory, strangers=strangers, spare=spare)
+    one = Run(config, federation, module, directory, untrusted=untrusted, spare=spare)
     if directory is not None and resume:
         one.resume()
         if not one.stopped_by:
@@ -129,7 +134,7 @@ def open_run(
     return one, module
 
 
-def built_in(config: RunConfig, federation: Federation | Roster) -> ModuleSource:
+def built_in(config: RunConfig, federation: Federation | RemoteFederation) -> ModuleSource:
     """The network that a config names, for data like these."""
     shape = tuple(federation.example.shape[1:])
     return lambda: network(config.model, shape, federation.num_classes)

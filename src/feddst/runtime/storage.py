@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from feddst.core import ClientState, InitialModel, ServerState
-from feddst.data import Dataset, Federation, Roster
+from feddst.data import Dataset, Federation, RemoteFederation
 from feddst.errors import CheckpointError, DamageError, OptionError
 from feddst.runtime import toml
 from feddst.runtime.checksums import Journal, seal, seal_text, unseal, unseal_text
@@ -97,9 +97,9 @@ class RunDirectory:
         if self.exists():
             raise CheckpointError(f"{self.path} is not empty: resume what is there, or choose another directory")
 
-    def refuse_other(self, config: RunConfig) -> None:
+    def refuse_other(self, config: RunConfig, *, say: bool = False) -> None:
         """Raise unless the run here was begun with this config, apart from how far it goes."""
-        changed = differences(self.stored_config(), config)
+        changed = differences(self.stored_config(say=say), config)
         if changed:
             raise CheckpointError(f"{self.path} was begun with another config: {'; '.join(changed)}")
 
@@ -112,8 +112,8 @@ class RunDirectory:
             raise CheckpointError(f"cannot create {self.path}: {error.strerror or error}") from None
         self._write_config(config)
 
-    def stored_config(self) -> RunConfig:
-        """The config that the run here was begun with."""
+    def stored_config(self, *, say: bool = False) -> RunConfig:
+        """The config that the run here was begun with. With `say`, names of earlier versions in it are mentioned."""
         if not self.config.is_file():
             raise CheckpointError(f"{self.path} holds no run: {self.config.name} is missing{self._advice()}")
         with reading(self.config):
@@ -125,7 +125,7 @@ class RunDirectory:
             )
         stored = toml.read(self.config)
         try:
-            return stored_options(stored)
+            return stored_options(stored, str(self.config) if say else "")
         except OptionError as error:
             raise CheckpointError(f"{self.config}: {error}") from None
 
@@ -137,7 +137,7 @@ class RunDirectory:
 
     def reopen(self, config: RunConfig) -> None:
         """Go on here with `config`."""
-        self.refuse_other(config)
+        self.refuse_other(config, say=True)
         self.summary.unlink(missing_ok=True)
         self._write_config(config)
 
@@ -274,12 +274,12 @@ def occupied(path: Path) -> bool:
     return any(entry.name != LOCK and not entry.name.endswith(PARTIAL) for entry in path.iterdir())
 
 
-def identity_of(model: InitialModel, federation: Federation | Roster) -> str:
+def identity_of(model: InitialModel, federation: Federation | RemoteFederation) -> str:
     """A digest of the model's shape, the data and its split, to notice when a checkpoint belongs to others."""
     digest = hashlib.blake2b(digest_size=16)
     for name, value in [*model.params.items(), *model.buffers.items()]:
         digest.update(f"{name} {tuple(value.shape)} {value.dtype}".encode())
-    if isinstance(federation, Roster):
+    if isinstance(federation, RemoteFederation):
         digest.update(federation.description_of_data())
         return digest.hexdigest()
     digest, partition = _with_data(digest, federation.dataset), federation.partition

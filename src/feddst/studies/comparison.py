@@ -10,6 +10,7 @@ from feddst.errors import OptionError
 from feddst.options import Option, check_list, flatten, hint, option, options_of, updated
 from feddst.runtime.config import RunConfig, config_of, method_named, refuse_ineffective
 from feddst.runtime.metrics import GIB, Accounting, Row, Scored, best_under
+from feddst.runtime.old_names import METHODS, OPTIONS, Former
 
 S = TypeVar("S", bound=Scored)
 
@@ -20,11 +21,16 @@ _SHARED = ("accounting", "data", "engine", "method", "seed")
 
 @dataclass(frozen=True)
 class Entry:
-    """One contestant: a method, with options of its own where `feddst:readjust.alpha=0.01` gives them."""
+    """One contestant: a method, with options of its own where `feddst:readjust.alpha=0.01` gives them.
+
+    `implied` are those that a name of an earlier version stands for: like a method's own defaults, they count for what
+    nobody has given.
+    """
 
     label: str
     method: str
     overrides: Mapping[str, Any]
+    implied: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def directory(self) -> str:
@@ -36,7 +42,9 @@ class Entry:
 
         What `base` leaves at its method's default, and was not `given` all the same, has the default of this method.
         """
-        usual, own = (flatten(config_of({"method": method})) for method in (base.method, self.method))
+        usual, own = (
+            flatten(config_of(values)) for values in ({"method": base.method}, {"method": self.method, **self.implied})
+        )
         left = {name for name, value in flatten(base).items() if value == usual[name]} - given
         defaults = {name: own[name] for name in left if own[name] != usual[name]}
         return updated(base, {**defaults, **self.overrides, "method": self.method, "seed": seed})
@@ -76,7 +84,9 @@ class CompareConfig:
         check_list("methods", [entry.directory for entry in entries])
         check_list("seeds", self.seeds)
         for entry in entries:
-            entry.config(self.base, self.seeds[0], self.given).check()
+            config = entry.config(self.base, self.seeds[0], self.given)
+            refuse_ineffective([config], entry.overrides)
+            config.check()
 
 
 @dataclass(frozen=True)
@@ -154,12 +164,14 @@ def compare_config(values: Mapping[str, Any]) -> CompareConfig:
 def parse_entry(text: str) -> Entry:
     """An entry as a user writes it: a method's name, then `:option=value` for what it has of its own."""
     name, *assignments = text.split(":")
-    method_named(name)
+    former = METHODS.get(name, Former(name))
+    method_named(former.method)
     known = {opt.name: opt for opt in options_of(RunConfig)}
     overrides: dict[str, Any] = {}
     for assignment in assignments:
         given, equals, value = assignment.partition("=")
         key = given.strip().replace("-", "_")
+        key = OPTIONS.get(key, key)
         if not equals:
             raise OptionError(f"methods: {text!r} needs option=value after each colon, got {assignment!r}")
         if key not in known:
@@ -167,8 +179,7 @@ def parse_entry(text: str) -> Entry:
         if key.partition(".")[0] in _SHARED:
             raise OptionError(f"methods: {key} in {text!r} must be the same for all that is compared")
         overrides[key] = known[key].parse(value)
-    refuse_ineffective([name], overrides)
-    return Entry(text, name, overrides)
+    return Entry(text, former.method, overrides, former.options)
 
 
 def _own_options() -> list[Option]:

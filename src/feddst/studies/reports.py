@@ -80,7 +80,7 @@ def command(config: CompareConfig) -> str:
     """The command line that stands for a config: what differs from the defaults."""
     own = {"methods": config.methods, "seeds": config.seeds} | ({"caps": config.caps} if config.caps else {})
     usual = flatten(RunConfig())
-    over = {name for entry in config.entries() for name in usual_for(entry.method)} & config.given
+    over = {name for entry in config.entries() for name in {**usual_for(entry.method), **entry.implied}} & config.given
     changed = {name: value for name, value in flatten(config.base).items() if value != usual[name] or name in over}
     return shlex.join(["feddst", "compare", *as_words({**own, **changed})])
 

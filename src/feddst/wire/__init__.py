@@ -1,26 +1,28 @@
 """A sparse model as bytes, and back: the format is in docs/wire.md."""
 
-from feddst.wire.broadcast import Downlink, Inbox, Parcel, decode_broadcast, decode_reference
+from feddst.wire.broadcast import BroadcastDecoder, BroadcastEncoder, decode_broadcast, decode_reference
 from feddst.wire.codecs import CODECS, broadcast_codecs, general_codecs, nominal_bits
 from feddst.wire.config import WireConfig
 from feddst.wire.history import MaskHistory
 from feddst.wire.layout import Field, Layout, model_layout, update_layout
 from feddst.wire.payload import check_size, mask_bytes
 from feddst.wire.reference import MaskFacts, Reference
-from feddst.wire.update import LARGEST_WEIGHT, Asked, decode_update, encode_update, largest_update
+from feddst.wire.task import ClientResult, ClientTask, Message
+from feddst.wire.update import LARGEST_WEIGHT, decode_update, encode_update, largest_update
 from feddst.wire.values import ValueCodec
 
 __all__ = [
     "CODECS",
     "LARGEST_WEIGHT",
-    "Asked",
-    "Downlink",
+    "BroadcastDecoder",
+    "BroadcastEncoder",
+    "ClientResult",
+    "ClientTask",
     "Field",
-    "Inbox",
     "Layout",
     "MaskFacts",
     "MaskHistory",
-    "Parcel",
+    "Message",
     "Reference",
     "ValueCodec",
     "WireConfig",

@@ -1,6 +1,6 @@
 """Broadcasts: values are written once a round, the mask as each client needs it."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -28,28 +28,30 @@ from feddst.wire.payload import (
     write_values,
 )
 from feddst.wire.reference import MaskFacts, Reference, check_reference, refers
+from feddst.wire.task import Message
 from feddst.wire.values import Float32
 
 LARGEST_VALUE = 2.0**36
 
 
-@dataclass(frozen=True)
-class Parcel:
-    """A payload for one client, and the bitmap of the mask which that client is known to hold."""
+class BroadcastEncoder:
+    """One broadcast on its way to clients. `reference` is what they will have when it has arrived.
 
-    payload: bytes
-    held: bytes
-
-
-class Downlink:
-    """One round's broadcast on its way to clients. `reference` is what they will have when it has arrived.
-
-    Nothing is written before a parcel is asked for, unless the values are rounded on their way.
+    Nothing is written before a message's payload is asked for, unless the values are rounded on their way. For
+    `audited`, see `Encoder`.
     """
 
     def __init__(
-        self, sent: Broadcast, wire: WireConfig, history: MaskHistory, seed: int, facts: MaskFacts | None = None
+        self,
+        sent: Broadcast,
+        wire: WireConfig,
+        history: MaskHistory,
+        seed: int,
+        facts: MaskFacts | None = None,
+        *,
+        audited: bool = False,
     ) -> None:
+        self.audited = audited
         self._wire = wire
         self._history = history
         self._seed = seed
@@ -59,29 +61,26 @@ class Downlink:
         self._payloads: dict[bytes, bytes] = {}
         self.reference = self._received()
 
-    def parcel_for(self, client: int) -> Parcel:
-        """What goes to this client, which is taken to arrive."""
+    def message_for(self, client: int) -> Message:
+        """What goes to this client, which is taken to arrive; those who hold the same masks share the bytes."""
         held = self._history.held_by(client)
-        if held not in self._payloads:
-            self._payloads[held] = self._payload(held)
         self._history.received(client, self._exact.bitmap)
-        return Parcel(self._payloads[held], held)
+        return Message(held=held, encoder=self)
 
-    def sizes_for(self, client: int, *, audited: bool) -> tuple[int, int]:
-        """How many bytes go to this client, which are taken to arrive, and how many of them are the mask.
+    def sizes(self, message: Message) -> tuple[int, int]:
+        """How many bytes a message has, and how many of them are the mask: measured where it is written, else counted.
 
-        They are not written, but if `audited` they are, and must be as many.
+        If `audited` it is written, and must have as many as were counted.
         """
-        held = self._history.held_by(client)
-        _, mask = self._exact.facts.section_for(held, self._wire.mask)
+        _, mask = self._exact.facts.section_for(message.held, self._wire.mask)
+        if message.written and not self.audited:
+            return len(message.payload), len(mask)
         size = payload_size(self._layout, len(mask), self._codec.size(self._counts))
-        if audited:
-            written = len(self.parcel_for(client).payload)
-            if self._wire.packing == "plain" and written != size:
-                raise AuditError(f"a broadcast was counted as {size} bytes and has {written}")
-            return written, len(mask)
-        self._history.received(client, self._exact.bitmap)
-        return size, len(mask)
+        if not self.audited:
+            return size, len(mask)
+        if self._wire.packing == "plain" and len(message.payload) != size:
+            raise AuditError(f"a broadcast was counted as {size} bytes and has {len(message.payload)}")
+        return len(message.payload), len(mask)
 
     @cached_property
     def _counts(self) -> list[int]:
@@ -100,9 +99,12 @@ class Downlink:
         buffers = {name: value.cpu() for name, value in self._exact.broadcast.buffers.items()}
         return write_raw(self._layout.buffers, buffers)
 
-    def _payload(self, held: bytes) -> bytes:
-        code, mask = self._exact.facts.section_for(held, self._wire.mask)
-        return join(self._header(code, mask, held), mask, self._buffers, self._values[1])
+    def payload(self, held: bytes) -> bytes:
+        """The bytes for clients that hold the mask of this bitmap."""
+        if held not in self._payloads:
+            code, mask = self._exact.facts.section_for(held, self._wire.mask)
+            self._payloads[held] = join(self._header(code, mask, held), mask, self._buffers, self._values[1])
+        return self._payloads[held]
 
     def _header(self, code: MaskCode, mask: bytes, held: bytes) -> Header:
         packing, values = self._values
@@ -160,17 +162,17 @@ def decode_broadcast(payload: bytes | memoryview, layout: Layout, held: bytes = 
 
 def decode_reference(payload: bytes | memoryview, layout: Layout, held: bytes = b"") -> Reference:
     """The same with what follows from it."""
-    return Inbox(layout).open(payload, held)
+    return BroadcastDecoder(layout).read(payload, held)
 
 
-class Inbox:
-    """Where clients in one place open their broadcasts of one layout: those with the same content share what it is."""
+class BroadcastDecoder:
+    """Reads the broadcasts of one layout for clients in one place: those with the same content share what it is."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._opened: list[tuple[Sections, Reference]] = []
+        self._known: list[tuple[Sections, Reference]] = []
 
-    def open(self, payload: bytes | memoryview, held: bytes = b"") -> Reference:
+    def read(self, payload: bytes | memoryview, held: bytes = b"") -> Reference:
         """The broadcast in a payload, for a client that holds the mask of bitmap `held`."""
         sections = split(payload, self._layout, Kind.BROADCAST)
         header = sections.header
@@ -179,11 +181,11 @@ class Inbox:
         check_reference(header, mask_name(held))
         known = decode_bitmap(held, self._layout) if refers(header) else None
         masks = decode_masks(header.mask, sections.mask, self._layout, known, any_count)
-        for other, reference in self._opened:
+        for other, reference in self._known:
             if _same_values(sections, other) and same_masks(masks, reference.broadcast.masks):
                 return reference
-        self._opened.append((sections, _assemble(sections, self._layout, masks, positions_of(masks))))
-        return self._opened[-1][1]
+        self._known.append((sections, _assemble(sections, self._layout, masks, positions_of(masks))))
+        return self._known[-1][1]
 
 
 def _same_values(sections: Sections, other: Sections) -> bool:

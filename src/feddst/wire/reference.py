@@ -79,7 +79,7 @@ class MaskFacts:
         return self._sections[held]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Reference:
     """A broadcast as its receivers decoded it, with what follows from it worked out once.
 

@@ -2,13 +2,12 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from functools import partial
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from feddst.core import ClientPlan, MaskBounds, Masks, Tensors, Update, count_active, positions_of
+from feddst.core import ClientPlan, MaskBounds, Masks, Tensors, Update, count_active, generator, positions_of
 from feddst.core.fixedpoint import ROOM
 from feddst.core.tensors import movement
 from feddst.errors import ExcessError, WireError
@@ -32,6 +31,7 @@ from feddst.wire.payload import (
     write_values,
 )
 from feddst.wire.reference import Reference, check_reference
+from feddst.wire.task import ClientTask
 
 LARGEST_WEIGHT = 2**32 - 1
 """The most that n_c can be: it has four bytes in the header."""
@@ -39,52 +39,41 @@ LARGEST_TERM = ROOM / 128
 """Bound on n_c·|θ| in one update: the sums have room for 128 of that size."""
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What a client was sent and told, which its answer is checked against.
+def answer_layout(task: ClientTask) -> Layout:
+    """The tensors of what a client sends back."""
+    return task.sent.answer_layout(task.plan)
 
-    `largest_weight` bounds the n_c that it may claim. `wire` is how it was told to answer; None if any way will do.
-    """
 
-    reference: Reference
-    plan: ClientPlan
-    client: int
-    largest_weight: int
-    wire: WireConfig | None = None
+def check_masks(task: ClientTask, masks: Masks) -> None:
+    """Raise if more weights of a layer left or entered than were to."""
+    for layer, (entered, left) in movement(task.sent.broadcast.masks, masks).items():
+        bounds = task.plan.mask_bounds(layer, task.sent.active.get(layer))
+        _check_exchange(layer, entered, left, bounds or MaskBounds(0, 0, 0, 0))
 
-    @property
-    def layout(self) -> Layout:
-        return self.reference.answer_layout(self.plan)
 
-    def check_masks(self, masks: Masks) -> None:
-        """Raise if more weights of a layer left or entered than were to."""
-        for layer, (entered, left) in movement(self.reference.broadcast.masks, masks).items():
-            bounds = self.plan.mask_bounds(layer, self.reference.active.get(layer))
-            _check_exchange(layer, entered, left, bounds or MaskBounds(0, 0, 0, 0))
+def check_change(task: ClientTask, params: Tensors, masks: Masks | None) -> None:
+    """Raise if packed weights, under these masks if not those sent, are too far from what was sent."""
+    sent, times = task.sent.norm, task.wire.max_change
+    most = times * max(sent, 1.0) if times else math.inf
+    if norm_of(params.values()) + sent <= most:  # then their difference is not longer either
+        return
+    change = norm_of(
+        value.float().reshape(-1) - _before(task.sent, name, masks).reshape(-1) for name, value in params.items()
+    )
+    refuse_far(change, most)
 
-    def check_change(self, params: Tensors, masks: Masks | None) -> None:
-        """Raise if packed weights, under these masks if not those sent, are too far from what was sent."""
-        sent = self.reference.norm
-        most = math.inf if self.wire is None or not self.wire.max_change else self.wire.max_change * max(sent, 1.0)
-        if norm_of(params.values()) + sent <= most:  # then their difference is not longer either
-            return
-        change = norm_of(
-            value.float().reshape(-1) - _before(self.reference, name, masks).reshape(-1)
-            for name, value in params.items()
-        )
-        refuse_far(change, most)
 
-    def check_count(self, layer: str, count: int) -> None:
-        """Raise unless the mask that a client sends may keep so many weights of a layer."""
-        active = self.reference.active.get(layer)
-        bounds = self.plan.mask_bounds(layer, active)
-        if bounds is None:
-            why = "comes with a mask, but is dense" if active is None else _UNASKED
-            raise WireError(f"{layer} {why}")
-        if bounds.most is None and count < bounds.least:
-            raise WireError(f"the mask of {layer} keeps {count} weights, at least {bounds.least} must stay")
-        if bounds.most is not None and not bounds.least <= count <= bounds.most:
-            raise WireError(f"the mask of {layer} keeps {count} weights, its budget is {bounds.most}")
+def check_count(task: ClientTask, layer: str, count: int) -> None:
+    """Raise unless the mask that a client sends may keep so many weights of a layer."""
+    active = task.sent.active.get(layer)
+    bounds = task.plan.mask_bounds(layer, active)
+    if bounds is None:
+        why = "comes with a mask, but is dense" if active is None else _UNASKED
+        raise WireError(f"{layer} {why}")
+    if bounds.most is None and count < bounds.least:
+        raise WireError(f"the mask of {layer} keeps {count} weights, at least {bounds.least} must stay")
+    if bounds.most is not None and not bounds.least <= count <= bounds.most:
+        raise WireError(f"the mask of {layer} keeps {count} weights, its budget is {bounds.most}")
 
 
 _UNASKED = "comes with a mask of its own, which nobody asked for"
@@ -115,17 +104,17 @@ def refuse_far(change: float, most: float) -> None:
         )
 
 
-def encode_update(
-    update: Update, reference: Reference, plan: ClientPlan, wire: WireConfig, draws: np.random.Generator
-) -> bytes:
+def encode_update(update: Update, task: ClientTask) -> bytes:
     """The payload that carries an update back to where the broadcast came from."""
-    layout, codec = reference.answer_layout(plan), codec_named(wire.values, "wire.values")
+    reference, wire = task.sent, task.wire
+    layout, codec = answer_layout(task), codec_named(wire.values, "wire.values")
     code, mask = MaskCode.SAME, b""
     if update.masks is not None and any(field.name in update.masks for field in layout.params):
         code, mask = encode_masks(update.masks, layout, wire.mask, reference.broadcast.masks, reference.positions)
     changes = _relative(update, reference) if codec.relative else update.params
     groups = {"params": changes, **update.extra}
     tensors = [groups[field.group][field.name].reshape(-1) for field in layout.coded]
+    draws = generator(task.seed, "update rounding", task.round, task.client)
     packing, values = write_values(codec, tensors, draws, deflate=wire.packing == "deflate")
     header = Header(
         kind=Kind.UPDATE,
@@ -142,37 +131,37 @@ def encode_update(
     return join(header, mask, write_raw(layout.buffers, update.buffers), values)
 
 
-def decode_update(payload: bytes | memoryview, asked: Asked) -> Update:
-    """The update in a payload from a stranger; raises `WireError`, and nothing else, if it is not a valid one."""
-    layout, sent = asked.layout, asked.reference.broadcast
-    if asked.wire is not None and len(payload) > (most := largest_update(asked, asked.wire)):
+def decode_update(payload: bytes | memoryview, task: ClientTask) -> Update:
+    """The update in a stranger's answer to a task; raises `WireError`, and nothing else, if it is not a valid one."""
+    layout, sent = answer_layout(task), task.sent.broadcast
+    if len(payload) > (most := largest_update(task)):
         raise WireError(f"the update has {len(payload)} bytes, the largest possible {most}")
     sections = split(payload, layout, Kind.UPDATE)
     header = sections.header
-    if asked.wire is not None and header.values != codec_named(asked.wire.values, "wire.values").code:
-        raise WireError(f"the update's values have codec {header.values}, asked for was {asked.wire.values}")
+    if header.values != codec_named(task.wire.values, "wire.values").code:
+        raise WireError(f"the update's values have codec {header.values}, asked for was {task.wire.values}")
     if header.round != sent.round:
         raise WireError(f"the update is for round {header.round}, this is round {sent.round}")
-    if not 1 <= header.weight <= asked.largest_weight:
-        raise WireError(f"the update claims weight {header.weight}, allowed is 1 to {asked.largest_weight}")
+    if not 1 <= header.weight <= task.largest_weight:
+        raise WireError(f"the update claims weight {header.weight}, allowed is 1 to {task.largest_weight}")
     if header.mask is MaskCode.ABSENT:
         raise WireError("an update must have a mask code other than ABSENT")
-    check_reference(header, asked.reference.mask_name)
+    check_reference(header, task.sent.mask_name)
     masks = None
     if header.mask is not MaskCode.SAME:
-        positions = asked.reference.positions
-        own = decode_masks(header.mask, sections.mask, layout, sent.masks, asked.check_count, positions)
+        positions, allowed = task.sent.positions, partial(check_count, task)
+        own = decode_masks(header.mask, sections.mask, layout, sent.masks, allowed, positions)
         masks = _all_layers(own, sent.masks)
-        asked.check_masks(masks)
+        check_masks(task, masks)
     elif sections.mask:
         raise WireError("an update with the mask it was sent has a mask section")
-    groups = _groups(sections, layout, asked.reference, masks)
+    groups = _groups(sections, layout, task.sent, masks)
     named = {f"{name} of {group}": value for group, tensors in groups.items() for name, value in tensors.items()}
     refuse_large(named, LARGEST_TERM / header.weight)
-    asked.check_change(groups["params"], masks)
-    _refuse_impossible(groups, asked.plan)
+    check_change(task, groups["params"], masks)
+    _refuse_impossible(groups, task.plan)
     return Update(
-        client=asked.client,
+        client=task.client,
         round=header.round,
         weight=header.weight,
         params=groups["params"],
@@ -182,11 +171,11 @@ def decode_update(payload: bytes | memoryview, asked: Asked) -> Update:
     )
 
 
-def largest_update(asked: Asked, wire: WireConfig) -> int:
+def largest_update(task: ClientTask) -> int:
     """The most bytes that an answer can have."""
-    layout, active = asked.layout, asked.reference.active
-    masked = [field for field in layout.params if field.name in active or field.name in asked.plan.own_layers]
-    bounds = {field.name: asked.plan.mask_bounds(field.name, active.get(field.name)) for field in masked}
+    layout, active, wire = answer_layout(task), task.sent.active, task.wire
+    masked = [field for field in layout.params if field.name in active or field.name in task.plan.own_layers]
+    bounds = {field.name: task.plan.mask_bounds(field.name, active.get(field.name)) for field in masked}
     moved = {name: found for name, found in bounds.items() if found is not None}
     most = {name: found.most for name, found in moved.items() if found.most is not None}
     counts = [

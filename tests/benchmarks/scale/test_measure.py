@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from benchmarks.scale.cases import IMAGES, Case, Kind
-from benchmarks.scale.clients import MadeUpClients, News
+from benchmarks.scale.clients import MadeUpClients
 from benchmarks.scale.flower import FlowerCosts
 from benchmarks.scale.memory import forget_peak, peak, resident
 from benchmarks.scale.outlook import OVERHEAD, outlooks
@@ -25,10 +25,10 @@ from benchmarks.scale.sums import (
 from feddst.clients.exchange import layout_of
 from feddst.clients.steps import Readjust
 from feddst.core import SparseSum, Update, count_active
-from feddst.data import Roster
+from feddst.data import RemoteFederation
 from feddst.errors import TrainingError
 from feddst.runtime.run import Run
-from feddst.wire import Asked, Reference, decode_reference, decode_update
+from feddst.wire import ClientTask, Reference, decode_update
 
 ROOT = Path(__file__).parents[3]
 
@@ -37,44 +37,42 @@ def small(kind: Kind, codec: str = "float32", clients: int = 5) -> Case:
     return Case("mnist-cnn", codec, kind, clients, level=0.8, seed=3, rounds=2)
 
 
-def broadcast(case: Case) -> tuple[News, Reference]:
-    run = Run(case.config(), Roster(torch.zeros(1, 1, 28, 28), 10, case.clients), case.module(), strangers=True)
-    first = run.open_round()[0]
-    payload = first.parcel.payload
-    return News(payload, first.plan, first.wire), decode_reference(payload, layout_of(case.module()))
+def first_task(case: Case) -> ClientTask:
+    images = dict.fromkeys(range(case.clients), IMAGES)
+    federation = RemoteFederation(torch.zeros(1, 1, 28, 28), 10, case.clients, images)
+    return Run(case.config(), federation, case.module(), untrusted=True).open_round()[0]
 
 
-def clients_of(case: Case, news: News) -> MadeUpClients:
+def clients_of(case: Case, task: ClientTask) -> MadeUpClients:
     clients = MadeUpClients(layout_of(case.module()), case.seed)
-    clients.hear(news)
+    clients.hear(task)
     return clients
 
 
 @pytest.mark.parametrize("codec", ["float32", "q4"])
 def test_made_up_updates_are_valid_and_no_two_are_alike(codec: str) -> None:
     case = small("readjusting", codec)
-    news, reference = broadcast(case)
-    clients = clients_of(case, news)
+    task = first_task(case)
+    reference, clients = task.sent, clients_of(case, task)
     payloads = {clients.answer(client) for client in range(case.clients)}
     assert len(payloads) == case.clients
     masks = []
     for client in range(case.clients):
-        asked = Asked(reference, news.plan, client, IMAGES, news.wire)
-        update = decode_update(clients.answer(client), asked)
+        update = decode_update(clients.answer(client), replace(task, client=client))
         assert update.masks is not None
         assert count_active(update.masks) == count_active(reference.broadcast.masks)
         masks.append(update.masks["fc1.weight"])
-    orders = news.plan.step(Readjust)
-    assert orders is not None
+    readjust = task.plan.step(Readjust)
+    assert readjust is not None
     moved = int((masks[0] & ~reference.broadcast.masks["fc1.weight"]).sum())
-    assert moved == orders.drop["fc1.weight"] > 0
+    assert moved == readjust.drop["fc1.weight"] > 0
     assert not torch.equal(masks[0], masks[1])
 
 
 def test_in_an_ordinary_round_they_have_the_mask_that_they_were_sent() -> None:
     case = small("ordinary")
-    news, reference = broadcast(case)
-    update = clients_of(case, news).update(1)
+    task = first_task(case)
+    reference, update = task.sent, clients_of(case, task).update(1)
     assert update.masks is None
     change = update.params["fc1.weight"] - reference.values["fc1.weight"]
     assert 0 < float(change.abs().mean()) < 0.02
@@ -85,9 +83,9 @@ def test_in_an_ordinary_round_they_have_the_mask_that_they_were_sent() -> None:
 
 def updates_of(kind: Kind) -> tuple[Reference, list[Update]]:
     case = small(kind, clients=7)
-    news, reference = broadcast(case)
-    clients = clients_of(case, news)
-    return reference, [clients.update(client) for client in range(case.clients)]
+    task = first_task(case)
+    clients = clients_of(case, task)
+    return task.sent, [clients.update(client) for client in range(case.clients)]
 
 
 @pytest.mark.parametrize("kind", ["ordinary", "readjusting"])

@@ -7,16 +7,17 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from feddst.clients import Job
+from feddst.clients.client import finished
 from feddst.clients.optimizers import SGD, Adam
 from feddst.clients.reference import train_client
 from feddst.clients.steps import Readjust
 from feddst.core import ClientPlan, LocalTraining, minibatches, positions_of, unpacked
 from feddst.methods import FedAvgM, FedDST
 from feddst.sparsity import Sparsity, Timetable
+from feddst.wire import ClientTask
 
 LOCAL = LocalTraining(epochs=3, batch=8, lr=0.01, l2=0.02, optimizer="adam")
-JobMaker = Callable[..., Job]
+TaskMaker = Callable[..., ClientTask]
 
 
 def test_two_steps_by_hand() -> None:
@@ -38,37 +39,37 @@ def test_sgd_by_hand() -> None:
     assert slots["velocity"].item() == 4.0
 
 
-def test_a_dense_client_takes_the_steps_of_pytorchs_adam(module: nn.Sequential, job: JobMaker) -> None:
-    one = job(FedAvgM(local=LOCAL))
-    update = train_client(copy.deepcopy(module), one).update
+def test_a_dense_client_takes_the_steps_of_pytorchs_adam(module: nn.Sequential, task: TaskMaker) -> None:
+    one = task(FedAvgM(local=LOCAL))
+    update, _ = finished(train_client(copy.deepcopy(module), one))
     mine = copy.deepcopy(module)
-    mine.load_state_dict(dict(one.broadcast.params))
+    mine.load_state_dict(dict(one.sent.broadcast.params))
     optimizer = torch.optim.Adam(mine.parameters(), lr=LOCAL.lr, weight_decay=LOCAL.l2)
-    for epoch in minibatches(len(one.labels), LOCAL, one.seed, one.broadcast.round, one.client):
-        for batch in map(torch.from_numpy, epoch):
+    for epoch in minibatches(len(one.data), LOCAL, one.seed, one.round, one.client):
+        for some in (one.examples.at(torch.from_numpy(batch)) for batch in epoch):
             optimizer.zero_grad()
-            nn.functional.cross_entropy(mine(one.inputs[batch]), one.labels[batch]).backward()  # type: ignore[no-untyped-call]
+            nn.functional.cross_entropy(mine(some.inputs), some.labels).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
     for name, value in mine.named_parameters():
         torch.testing.assert_close(update.params[name], value, rtol=1e-4, atol=1e-6)
 
 
-def sparse(job: JobMaker) -> Job:
-    return job(FedDST(local=LOCAL, sparsity=Sparsity(0.6), readjust=Timetable(alpha=0.3, every=1, after_epoch=1)))
+def sparse(task: TaskMaker) -> ClientTask:
+    return task(FedDST(local=LOCAL, sparsity=Sparsity(0.6), readjust=Timetable(alpha=0.3, every=1, after_epoch=1)))
 
 
-def test_what_is_masked_out_stays_zero_and_what_grows_begins_anew(module: nn.Sequential, job: JobMaker) -> None:
-    one = sparse(job)
-    update = train_client(copy.deepcopy(module), one).update
+def test_what_is_masked_out_stays_zero_and_what_grows_begins_anew(module: nn.Sequential, task: TaskMaker) -> None:
+    one = sparse(task)
+    update, _ = finished(train_client(copy.deepcopy(module), one))
     assert update.masks is not None
     orders = one.plan.step(Readjust)
     assert orders is not None
     assert {name: int(mask.sum()) for name, mask in update.masks.items()} == dict(orders.budgets)
     # With no epoch after the readjustment, what has grown is 0: nothing is remembered that could move it.
     still = ClientPlan(replace(LOCAL, epochs=1), one.plan.steps)
-    end = train_client(copy.deepcopy(module), replace(one, plan=still)).update
+    end, _ = finished(train_client(copy.deepcopy(module), replace(one, plan=still)))
     assert end.masks is not None
     whole = unpacked(end.params, positions_of(end.masks), end.masks)
     for name, mask in end.masks.items():
-        assert not whole[name][mask & ~one.broadcast.masks[name]].any()
-    assert any(bool((mask & ~one.broadcast.masks[name]).any()) for name, mask in end.masks.items())
+        assert not whole[name][mask & ~one.sent.broadcast.masks[name]].any()
+    assert any(bool((mask & ~one.sent.broadcast.masks[name]).any()) for name, mask in end.masks.items())

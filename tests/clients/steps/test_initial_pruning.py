@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from feddst.clients import Job, Outcome
+from feddst.clients.client import Client, finished
 from feddst.clients.steps import InitialPruning
 from feddst.clients.steps.initial_pruning import choose_masks, density, settled
 from feddst.clients.steps.squares import Squares
@@ -26,11 +26,12 @@ from feddst.core.model import LayerTimes
 from feddst.methods import FedAvgM, PruneFL, Reconfiguration
 from feddst.models import initial_model
 from feddst.sparsity.reconfiguration import reconfigure
+from feddst.wire import ClientTask, Reference
 
 LOCAL = LocalTraining(epochs=3, batch=8, lr=0.1, momentum=0.9, l2=0.01)
 ORDERS = InitialPruning(rounds=6, every=2, prunable=0.3, times={"0.weight": 2.0, "3.weight": 1.0}, constant=100.0)
-JobMaker = Callable[..., Job]
-TrainClient = Callable[[nn.Module, Job], Outcome]
+TaskMaker = Callable[..., ClientTask]
+TrainClient = Callable[[nn.Module, ClientTask], Client]
 
 
 @pytest.mark.parametrize(
@@ -64,25 +65,26 @@ def test_masks_are_chosen_as_the_server_chooses_them() -> None:
     assert density(found) == 0.5
 
 
-def dense(job: Job, module: nn.Module) -> Job:
-    """The job on all weights, with masks that keep every one, as PruneFL's first client gets it."""
+def dense(task: ClientTask, module: nn.Module) -> ClientTask:
+    """The task on all weights, with masks that keep every one, as PruneFL's first client gets it."""
     params = initial_model(module).params
     masks = {name: torch.ones(params[name].shape, dtype=torch.bool) for name in ORDERS.times}
     plan = ClientPlan(LOCAL, (ORDERS,))
-    return replace(job, broadcast=Broadcast(0, params, masks=masks), plan=plan)
+    return replace(task, plan=plan).read_as(Reference(Broadcast(0, params, masks=masks)))
 
 
-def by_hand(module: nn.Module, job: Job) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+def by_hand(module: nn.Module, task: ClientTask) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """The weights and the masks after all rounds, step by step."""
-    params = {name: value.detach().clone() for name, value in job.broadcast.params.items()}
+    sent = task.sent.broadcast
+    params = {name: value.detach().clone() for name, value in sent.params.items()}
     velocity = {name: torch.zeros_like(value) for name, value in params.items()}
-    masks, steps = dict(job.broadcast.masks), 0
+    masks, steps = dict(sent.masks), 0
     squares: dict[str, Tensor] = {}
-    rounds = minibatches(len(job.labels), replace(LOCAL, epochs=ORDERS.rounds), job.seed, 0, job.client)
+    rounds = minibatches(len(task.data), replace(LOCAL, epochs=ORDERS.rounds), task.seed, 0, task.client)
     for r, batches in enumerate(rounds, 1):
-        for batch in map(torch.from_numpy, batches):
+        for some in (task.examples.at(torch.from_numpy(batch)) for batch in batches):
             leaves = {name: value.clone().requires_grad_() for name, value in params.items()}
-            loss = F.cross_entropy(torch.func.functional_call(module, leaves, (job.inputs[batch],)), job.labels[batch])
+            loss = F.cross_entropy(torch.func.functional_call(module, leaves, (some.inputs,)), some.labels)
             gradients = dict(zip(leaves, torch.autograd.grad(loss, list(leaves.values())), strict=True))
             steps += 1
             for name, g in gradients.items():
@@ -100,13 +102,13 @@ def by_hand(module: nn.Module, job: Job) -> tuple[dict[str, Tensor], dict[str, T
 
 
 def test_a_client_trains_and_prunes_for_as_many_rounds_as_it_is_told(
-    train_client: TrainClient, module: nn.Sequential, job: JobMaker
+    train_client: TrainClient, module: nn.Sequential, task: TaskMaker
 ) -> None:
-    one = dense(job(FedAvgM(local=LOCAL)), module)
-    update = train_client(module, one).update
+    one = dense(task(FedAvgM(local=LOCAL)), module)
+    update, _ = finished(train_client(module, one))
     params, masks = by_hand(module, one)
     assert update.masks is None
-    whole = unpacked(update.params, positions_of(one.broadcast.masks), one.broadcast.masks)
+    whole = unpacked(update.params, positions_of(one.sent.broadcast.masks), one.sent.broadcast.masks)
     for name, value in params.items():
         torch.testing.assert_close(whole[name], value, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(update.extra["kept"][name], masks.get(name, torch.ones_like(value)).float())
@@ -114,22 +116,20 @@ def test_a_client_trains_and_prunes_for_as_many_rounds_as_it_is_told(
 
 
 def test_it_goes_no_further_once_it_has_settled(
-    train_client: TrainClient, module: nn.Sequential, job: JobMaker
+    train_client: TrainClient, module: nn.Sequential, task: TaskMaker
 ) -> None:
     """Nothing may leave and nothing is out: the density is 1 after rounds 1 to 6, which is five times the same."""
-    one = dense(job(FedAvgM(local=LOCAL)), module)
+    one = dense(task(FedAvgM(local=LOCAL)), module)
     still = replace(ORDERS, every=1, prunable=0.0)
-    long, short = (
-        train_client(module, replace(one, plan=replace(one.plan, steps=(replace(still, rounds=rounds),)))).update
-        for rounds in (50, 6)
-    )
+    asked = [replace(one, plan=replace(one.plan, steps=(replace(still, rounds=rounds),))) for rounds in (50, 6)]
+    (long, _), (short, _) = (finished(train_client(module, each)) for each in asked)
     # Fifty rounds' minibatches are those of six rounds at first.
     assert all(torch.equal(value, short.params[name]) for name, value in long.params.items())
     assert all(kept.all() for kept in long.extra["kept"].values())
 
 
 def test_the_server_takes_weights_and_masks_over(
-    module: nn.Sequential, train_client: TrainClient, job: JobMaker
+    module: nn.Sequential, train_client: TrainClient, task: TaskMaker
 ) -> None:
     method = PruneFL(local=LOCAL, prunefl=Reconfiguration(every=2, initial_rounds=6, layer_times="equal"))
     state = method.init(initial_model(module), seed=7)
@@ -138,9 +138,8 @@ def test_the_server_takes_weights_and_masks_over(
     assert orders is not None
     assert (orders.rounds, orders.every, orders.prunable) == (6, 2, 0.3)
     assert plan.groups == ("kept",)
-    update = train_client(
-        module, replace(job(FedAvgM(local=LOCAL)), broadcast=method.broadcast(state), plan=plan)
-    ).update
+    one = replace(task(FedAvgM(local=LOCAL)), plan=plan).read_as(Reference(method.broadcast(state, 0)))
+    update, _ = finished(train_client(module, one))
     total = SparseSum(state.masks)
     total.add(update)
     after = method.aggregate(state, total)

@@ -1,4 +1,4 @@
-"""The native engine against the reference engine: every method's rounds, every kind of work, exams and whole runs.
+"""The native engine against the reference engine: every method's rounds, every kind of work, whole runs.
 
 Both engines get the same bytes and compute in float32, so that weights differ by rounding. Where a mask follows from
 them, numbers that are exactly the same tie in both engines and are taken in the order of their positions; numbers that
@@ -6,9 +6,9 @@ differ by less than rounding could change places, but none are that close here, 
 """
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,32 +17,33 @@ import torch
 from torch import Tensor, nn
 
 from feddst import _native
-from feddst.clients import Assignment, Failure, Job, Outcome, Reply
+from feddst.clients import Client, finished
 from feddst.clients import reference as torch_client
 from feddst.clients.steps import Growth, InitialPruning, LotteryPruning, Proximal, Readjust, Report
-from feddst.core import Broadcast, ClientPlan, LocalTraining, Masks, Tensors, Update, masked
+from feddst.core import Broadcast, ClientPlan, ClientState, Examples, LocalTraining, Masks, Tensors, Update, masked
 from feddst.data import Dataset, federate
-from feddst.engines import EngineConfig, Exam, ReferenceEngine, make_engine
-from feddst.engines.base import replies_of
+from feddst.engines import EngineConfig, EvalTask, ReferenceEngine, make_engine, results_of
+from feddst.engines.base import Results
 from feddst.engines.native.chain import read_chain
 from feddst.engines.native.engine import NativeEngine
 from feddst.engines.native.library import ISA_VARIABLE
 from feddst.errors import OptionError, TrainingError, WireError
 from feddst.methods import METHODS
 from feddst.models import initial_model, make_module
-from feddst.options import updated
 from feddst.runtime import RunConfig, run
+from feddst.runtime.config import config_of
 from feddst.runtime.loop import Silent
 from feddst.runtime.metrics import Row
+from feddst.runtime.old_names import METHODS as CROSSED
 from feddst.runtime.run import Run
 from feddst.runtime.storage import RunDirectory
-from feddst.wire import Asked, Reference, decode_broadcast, decode_update, model_layout
+from feddst.wire import ClientResult, ClientTask, Message, Reference, decode_broadcast, decode_update, model_layout
 
 ISAS = _native.supported()
 LOCAL = LocalTraining(epochs=3, batch=7, lr=0.05, momentum=0.9, l2=0.001)
 WEIGHTS = 1e-4
 """How far weights may be apart."""
-TrainClient = Callable[[nn.Module, Job], Outcome]
+TrainClient = Callable[[nn.Module, ClientTask], Client]
 
 
 def network() -> nn.Sequential:
@@ -95,7 +96,7 @@ SMALL: dict[str, Any] = {
 
 
 def config(**changes: Any) -> RunConfig:
-    return updated(RunConfig(), {**SMALL, **{name.replace("__", "."): value for name, value in changes.items()}})
+    return config_of({**SMALL, **{name.replace("__", "."): value for name, value in changes.items()}})
 
 
 OWN: dict[str, dict[str, Any]] = {
@@ -127,10 +128,11 @@ def isa(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(request.param)
 
 
-def update_in(reply: Reply, given: Assignment, module: nn.Module) -> Update:
-    params = {name: value for name, value in module.named_parameters() if name not in given.plan.keep}
-    sent = decode_broadcast(given.parcel.payload, model_layout(params, {}), given.parcel.held)
-    return decode_update(reply.payload, Asked(Reference(sent), given.plan, given.client, 10**6, given.wire))
+def update_in(result: ClientResult, task: ClientTask, module: nn.Module) -> Update:
+    params = {name: value for name, value in module.named_parameters() if name not in task.plan.keep}
+    sent = decode_broadcast(task.message.payload, model_layout(params, {}), task.message.held)
+    assert result.payload is not None
+    return decode_update(result.payload, task.read_as(Reference(sent)))
 
 
 def assert_tensors_near(found: Tensors, expected: Tensors, tolerance: float) -> None:
@@ -160,19 +162,21 @@ def assert_updates_agree(found: Update, expected: Update) -> None:
         assert_tensors_near(found.extra[kind], tensors, 0.0 if kind == "sign" else 1e-4 * most)
 
 
-def refuse(index: int, reply: Reply | Failure) -> bool:
-    assert isinstance(reply, Reply)
-    raise WireError(f"refused: {len(reply.payload)} bytes of assignment {index}")
+class Refusing(Results):
+    """Takes no result."""
+
+    def result(self, index: int, result: ClientResult) -> bool:
+        assert result.payload is not None
+        raise WireError(f"refused: {len(result.payload)} bytes of task {index}")
 
 
-def assert_replies_agree(
-    found: Mapping[int, Reply], expected: Mapping[int, Reply], given: Sequence[Assignment], module: nn.Module
+def assert_results_agree(
+    found: Sequence[ClientResult], expected: Sequence[ClientResult], tasks: Sequence[ClientTask], module: nn.Module
 ) -> None:
-    assert found.keys() == expected.keys() == set(range(len(given)))
-    for index, one in enumerate(given):
-        assert_updates_agree(update_in(found[index], one, module), update_in(expected[index], one, module))
-        assert_tensors_near(found[index].state.tensors, expected[index].state.tensors, WEIGHTS)
-        assert found[index].loss == pytest.approx(expected[index].loss, abs=1e-5)
+    for mine, right, task in zip(found, expected, tasks, strict=True):
+        assert_updates_agree(update_in(mine, task, module), update_in(right, task, module))
+        assert_tensors_near(mine.state.tensors, right.state.tensors, WEIGHTS)
+        assert mine.loss == pytest.approx(right.loss, abs=1e-5)
 
 
 # Rounds of every method.
@@ -180,38 +184,38 @@ def assert_replies_agree(
 
 def play_beside(
     options: RunConfig, module: nn.Module, data: Dataset, engines: tuple[ReferenceEngine, NativeEngine], rounds: int
-) -> list[list[Assignment]]:
-    """Some rounds of a run in which both engines carry out the same assignments; the reference's replies count."""
+) -> list[Sequence[ClientTask]]:
+    """Some rounds of a run in which both engines carry out the same tasks; the reference's results count."""
     reference, native = engines
-    one, played = Run(options, federate(options.data, options.seed, data), module), []
+    one, played = Run(options, federate(options.data, options.seed, data), module), list[Sequence[ClientTask]]()
     for _ in range(rounds):
-        given = one.open_round()
-        expected = replies_of(reference, given)
-        assert_replies_agree(replies_of(native, given), expected, given, module)
-        for place, reply in expected.items():
-            one.receive(place, reply)
+        tasks = one.open_round()
+        expected = results_of(reference, tasks)
+        assert_results_agree(results_of(native, tasks), expected, tasks, module)
+        for place, result in enumerate(expected):
+            assert one.round.take(place, result)
         one.close_round()
-        exams = one.exams()
-        one.record(reference.evaluate(exams))
-        for mine, right in zip(native.evaluate(exams), reference.evaluate(exams), strict=True):
+        models = one.eval_tasks()
+        one.record(reference.evaluate(models))
+        for mine, right in zip(native.evaluate(models), reference.evaluate(models), strict=True):
             assert mine.loss == pytest.approx(right.loss, abs=1e-5)
             assert int((mine.correct != right.correct).sum()) <= len(right.correct) // 200
-        played.append(given)
+        played.append(tasks)
     return played
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_every_method_gets_the_replies_that_the_reference_gives(
+@pytest.mark.parametrize("method", [*METHODS, *CROSSED])
+def test_every_method_gets_the_results_that_the_reference_gives(
     method: str, module: nn.Module, digits: Dataset, engines: tuple[ReferenceEngine, NativeEngine]
 ) -> None:
     played = play_beside(config(method=method, **OWN.get(method, {})), module, digits, engines, rounds=3)
-    assert all(len(given) >= 1 for given in played)
-    plan = [one.plan for given in played for one in given]
-    assert any(w.step(Readjust) is not None for w in plan) == method.startswith("feddst")
-    assert any(w.step(Proximal) is not None for w in plan) == ("prox" in method)
-    assert any(w.step(LotteryPruning) is not None for w in plan) == (method == "lotteryfl")
-    assert any(bool(w.keep) for w in plan) == (method == "lg-fedavg")
-    reports = {group for w in plan for group in w.groups}
+    assert all(len(tasks) >= 1 for tasks in played)
+    plans = [task.plan for tasks in played for task in tasks]
+    assert any(plan.step(Readjust) is not None for plan in plans) == method.startswith("feddst")
+    assert any(plan.step(Proximal) is not None for plan in plans) == ("prox" in method)
+    assert any(plan.step(LotteryPruning) is not None for plan in plans) == (method == "lotteryfl")
+    assert any(bool(plan.keep) for plan in plans) == (method == "lg-fedavg")
+    reports = {group for plan in plans for group in plan.groups}
     assert reports == {
         "snip": {"gradient"},
         "grasp": {"hessian-gradient"},
@@ -220,19 +224,19 @@ def test_every_method_gets_the_replies_that_the_reference_gives(
     }.get(method, set())
 
 
-@pytest.mark.parametrize("method", ["fedavgm", "feddst+fedprox"])
+@pytest.mark.parametrize("options", [{"method": "fedavgm"}, {"method": "feddst", "proximal__mu": 1.0}])
 def test_every_instruction_set_trains_as_the_reference_does(
-    isa: str, method: str, module: nn.Module, digits: Dataset, engines: tuple[ReferenceEngine, NativeEngine]
+    isa: str, options: dict[str, Any], module: nn.Module, digits: Dataset, engines: tuple[ReferenceEngine, NativeEngine]
 ) -> None:
-    play_beside(config(method=method, readjust__every=1), module, digits, engines, rounds=2)
+    play_beside(config(**options, readjust__every=1), module, digits, engines, rounds=2)
 
 
 def test_stragglers_stop_where_the_reference_stops(
     module: nn.Module, digits: Dataset, engines: tuple[ReferenceEngine, NativeEngine]
 ) -> None:
-    options = config(method="feddst+fedprox", cohort__stragglers=0.7, local__epochs=4, readjust__every=1)
+    options = config(method="feddst", proximal__mu=1.0, cohort__stragglers=0.7, local__epochs=4, readjust__every=1)
     played = play_beside(options, module, digits, engines, rounds=2)
-    assert {one.plan.local.epochs for given in played for one in given} > {4}
+    assert {task.plan.local.epochs for tasks in played for task in tasks} > {4}
 
 
 # Every kind of work, one at a time.
@@ -310,7 +314,7 @@ WORKS: dict[str, ClientPlan] = {
 }
 
 
-def one_job(module: nn.Module, data: Dataset, plan: ClientPlan, *, sparse: bool) -> Job:
+def one_task(module: nn.Module, data: Dataset, plan: ClientPlan, *, sparse: bool) -> ClientTask:
     params = initial_model(module).params
     draws = torch.Generator().manual_seed(1)
     masks: dict[str, Tensor] = {}
@@ -320,8 +324,21 @@ def one_job(module: nn.Module, data: Dataset, plan: ClientPlan, *, sparse: bool)
         masks[name] = mask.view(params[name].shape)
     held = masked(params, masks)
     sent = Broadcast(4, {name: value for name, value in held.items() if name not in plan.keep}, masks=masks)
-    inputs, labels = data.train_images[:33], data.train_labels[:33]
-    return Job(2, 11, sent, plan, inputs, labels, initial=params)
+    examples = Examples(data.train_images[:33], data.train_labels[:33])
+    return ClientTask(2, 11, plan, Message().read_as(Reference(sent)), examples, initial=params)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What comes of a task: the update, what the client keeps, and its loss."""
+
+    update: Update
+    state: ClientState
+    loss: float
+
+
+def outcome(client: Client) -> Outcome:
+    return Outcome(*finished(client), client.loss)
 
 
 def assert_outcomes_agree(found: Outcome, expected: Outcome) -> None:
@@ -343,9 +360,9 @@ def test_every_kind_of_work_is_done_as_the_reference_does_it(
     name: str, sparse: bool, module: nn.Module, digits: Dataset, native_client: TrainClient
 ) -> None:
     plan = WORKS[name]
-    job = one_job(module, digits, plan, sparse=sparse)
-    expected = torch_client.train_client(copy.deepcopy(module), job)
-    assert_outcomes_agree(native_client(module, job), expected)
+    task = one_task(module, digits, plan, sparse=sparse)
+    expected = outcome(torch_client.train_client(copy.deepcopy(module), task))
+    assert_outcomes_agree(outcome(native_client(module, task)), expected)
     assert (expected.update.masks is not None) == (plan.step(Readjust) is not None)
 
 
@@ -355,13 +372,13 @@ def test_frozen_parameters_stay_as_they_are(
     frozen: str, plan: str, module: nn.Module, digits: Dataset, native_client: TrainClient
 ) -> None:
     module.get_parameter(frozen).requires_grad_(False)
-    job = one_job(module, digits, WORKS[plan], sparse=True)
-    expected = torch_client.train_client(copy.deepcopy(module), job)
-    found = native_client(module, job)
+    task = one_task(module, digits, WORKS[plan], sparse=True)
+    expected = outcome(torch_client.train_client(copy.deepcopy(module), task))
+    found, sent = outcome(native_client(module, task)), task.sent.broadcast
     assert_outcomes_agree(found, expected)
     if found.update.masks is None:
-        packed = job.broadcast.params[frozen]
-        packed = packed[job.broadcast.masks[frozen]] if frozen in job.broadcast.masks else packed
+        packed = sent.params[frozen]
+        packed = packed[sent.masks[frozen]] if frozen in sent.masks else packed
         assert torch.equal(found.update.params[frozen], packed)
     for tensors in found.update.extra.values():
         assert not tensors[frozen].any()
@@ -371,15 +388,16 @@ def test_frozen_parameters_stay_as_they_are(
 def test_the_memory_layout_of_weights_and_images_does_not_matter(
     plan: str, module: nn.Module, digits: Dataset, native_client: TrainClient
 ) -> None:
-    job = one_job(module, digits, WORKS[plan], sparse=True)
+    task = one_task(module, digits, WORKS[plan], sparse=True)
+    sent = task.sent.broadcast
 
     def turned(tensors: Tensors) -> dict[str, Tensor]:
         """The same numbers, in memory with the first dimension innermost."""
         return {name: value.transpose(0, -1).contiguous().transpose(0, -1) for name, value in tensors.items()}
 
-    sent = replace(job.broadcast, params=turned(job.broadcast.params), masks=turned(job.broadcast.masks))
-    other = native_client(module, replace(job, broadcast=sent, initial=turned(job.initial)))
-    found = native_client(module, job)
+    again = Reference(replace(sent, params=turned(sent.params), masks=turned(sent.masks)))
+    other = outcome(native_client(module, replace(task, initial=turned(task.initial)).read_as(again)))
+    found = outcome(native_client(module, task))
     assert_masks_same(other.update.masks, found.update.masks)
     for tensors, same in ((other.update.params, found.update.params), (other.state.tensors, found.state.tensors)):
         assert all(torch.equal(value, same[name]) for name, value in tensors.items())
@@ -388,92 +406,92 @@ def test_the_memory_layout_of_weights_and_images_does_not_matter(
 # The engine as a whole.
 
 
-def mixed_assignments(module: nn.Module, data: Dataset) -> list[Assignment]:
+def mixed_tasks(module: nn.Module, data: Dataset) -> list[ClientTask]:
     """Of several methods at once, as runs in lockstep have them."""
     methods = ("fedavgm", "feddst", "lotteryfl", "lg-fedavg", "snip")
     runs = [config(method=method, readjust__every=1, **OWN.get(method, {})) for method in methods]
-    return [one for options in runs for one in Run(options, federate(options.data, 0, data), module).open_round()]
+    return [task for options in runs for task in Run(options, federate(options.data, 0, data), module).open_round()]
 
 
-def assert_same_bits(one: dict[int, Reply], two: dict[int, Reply]) -> None:
-    assert one.keys() == two.keys()
-    for index, reply in one.items():
-        assert reply.payload == two[index].payload
-        assert reply.loss == two[index].loss
-        kept = two[index].state.tensors
-        assert reply.state.tensors.keys() == kept.keys()
-        assert all(torch.equal(value, kept[name]) for name, value in reply.state.tensors.items())
+def assert_same_bits(one: Sequence[ClientResult], two: Sequence[ClientResult]) -> None:
+    for result, other in zip(one, two, strict=True):
+        assert result.payload == other.payload
+        assert result.loss == other.loss
+        kept = other.state.tensors
+        assert result.state.tensors.keys() == kept.keys()
+        assert all(torch.equal(value, kept[name]) for name, value in result.state.tensors.items())
 
 
 def test_any_number_of_workers_gives_the_same_bits(module: nn.Module, digits: Dataset) -> None:
-    given = mixed_assignments(module, digits)
+    tasks = mixed_tasks(module, digits)
     params = initial_model(module).params
-    exams = [Exam(params), Exam(params, images=torch.arange(0, 800, 3)), Exam(masked(params, {}))]
+    tests = [EvalTask(params), EvalTask(params, images=torch.arange(0, 800, 3)), EvalTask(masked(params, {}))]
     with closing(native_engine(module, digits, 1)) as alone, closing(native_engine(module, digits, 3)) as several:
-        first, second = replies_of(alone, given), replies_of(several, given)
-        assert len(first) == len(given) >= 13
+        first, second = results_of(alone, tasks), results_of(several, tasks)
+        assert len(first) == len(tasks) >= 13
         assert_same_bits(first, second)
-        assert_same_bits(first, replies_of(several, given))  # and nothing is remembered
-        for one, two in zip(alone.evaluate(exams), several.evaluate(exams), strict=True):
+        assert_same_bits(first, results_of(several, tasks))  # and nothing is remembered
+        for one, two in zip(alone.evaluate(tests), several.evaluate(tests), strict=True):
             assert torch.equal(one.correct, two.correct)
             assert one.loss == two.loss
 
 
 def test_what_an_engine_is_given_stays_as_it_was(module: nn.Module, digits: Dataset) -> None:
-    given, params = mixed_assignments(module, digits), initial_model(module).params
-    before = copy.deepcopy([(one.inputs, one.labels, one.state.tensors, one.initial) for one in given])
-    kept = copy.deepcopy(params)
+    tasks = [task.with_data(task.data.load()) for task in mixed_tasks(module, digits)]
+    params = initial_model(module).params
+
+    def tensors_of(task: ClientTask) -> list[Tensor]:
+        one = task.examples
+        return [one.inputs, one.labels, *task.state.tensors.values(), *task.initial.values(), *params.values()]
+
+    before = [copy.deepcopy(tensors_of(task)) for task in tasks]
     with closing(native_engine(module, digits, 2)) as engine:
-        replies_of(engine, given)
-        engine.evaluate([Exam(params)])
-    for (inputs, labels, state, initial), one in zip(before, given, strict=True):
-        assert torch.equal(inputs, one.inputs)
-        assert torch.equal(labels, one.labels)
-        assert all(torch.equal(value, one.state.tensors[name]) for name, value in state.items())
-        assert all(torch.equal(value, one.initial[name]) for name, value in initial.items())
-    assert all(torch.equal(value, params[name]) for name, value in kept.items())
+        results_of(engine, tasks)
+        engine.evaluate([EvalTask(params)])
+    for was, task in zip(before, tasks, strict=True):
+        assert all(torch.equal(value, now) for value, now in zip(was, tensors_of(task), strict=True))
 
 
 def test_one_client_that_diverges_is_an_error_that_the_engine_survives(module: nn.Module, digits: Dataset) -> None:
-    given = mixed_assignments(module, digits)
-    plan = replace(given[1].plan, local=replace(given[1].plan.local, lr=1e30))
+    tasks = mixed_tasks(module, digits)
+    plan = replace(tasks[1].plan, local=replace(tasks[1].plan.local, lr=1e30))
     with closing(native_engine(module, digits, 2)) as engine:
-        expected = replies_of(engine, given)
-        with pytest.raises(TrainingError, match=f"client {given[1].client} diverged in round 1"):
-            replies_of(engine, [given[0], replace(given[1], plan=plan), *given[2:]])
+        expected = results_of(engine, tasks)
+        with pytest.raises(TrainingError, match=f"client {tasks[1].client} diverged in round 1"):
+            results_of(engine, [tasks[0], replace(tasks[1], plan=plan), *tasks[2:]])
         with pytest.raises(WireError, match="refused"):
-            engine.train(given, refuse)
-        assert_same_bits(replies_of(engine, given), expected)
+            engine.run(tasks, Refusing())
+        assert_same_bits(results_of(engine, tasks), expected)
 
 
 @pytest.mark.parametrize("density", [1.0, 0.3, 0.0])
-def test_exams_have_the_references_results(isa: str, density: float, module: nn.Module, digits: Dataset) -> None:
+def test_models_tests_have_the_references_results(isa: str, density: float, module: nn.Module, digits: Dataset) -> None:
     draws = torch.Generator().manual_seed(2)
     params = {name: value * 3 for name, value in initial_model(module).params.items()}
     masks = {name: torch.rand(params[name].shape, generator=draws) < density for name in MASKED}
     held = masked(params, masks)
     some = torch.randperm(800, generator=draws)[:137]
-    exams = [Exam(held), Exam(held, images=some), Exam(held, images=torch.tensor([799, 0, 799]))]
+    tests = [EvalTask(held), EvalTask(held, images=some), EvalTask(held, images=torch.tensor([799, 0, 799]))]
     with closing(native_engine(module, digits, 2)) as engine:
-        found, expected = engine.evaluate(exams), reference_engine(module, digits).evaluate(exams)
+        found, expected = engine.evaluate(tests), reference_engine(module, digits).evaluate(tests)
     assert [len(one.correct) for one in found] == [800, 137, 3]
     module.load_state_dict(dict(held))
     with torch.no_grad():
         scores = module(digits.inputs(digits.test_images)).sort(dim=1).values
     close = scores[:, -1] - scores[:, -2] < 1e-4
     assert int(close.sum()) < 80 or density == 0.0
-    for one, right, exam in zip(found, expected, exams, strict=True):
-        undecided = close if exam.images is None else close[exam.images]
+    for one, right, test in zip(found, expected, tests, strict=True):
+        undecided = close if test.images is None else close[test.images]
         assert torch.equal(one.correct[~undecided], right.correct[~undecided])
         assert one.loss == pytest.approx(right.loss, abs=1e-5)
 
 
-def test_many_exams_of_many_models_come_back_in_order(module: nn.Module, digits: Dataset) -> None:
+def test_many_tests_of_many_models_come_back_in_order(module: nn.Module, digits: Dataset) -> None:
     params = initial_model(module).params
-    exams = [Exam({name: value * scale for name, value in params.items()}) for scale in (1, 2, 3, 4, 5)]
+    tests = [EvalTask({name: value * scale for name, value in params.items()}) for scale in (1, 2, 3, 4, 5)]
     with closing(native_engine(module, digits, 3)) as engine:
-        together = engine.evaluate(exams)
-        alone = [engine.evaluate([exam])[0] for exam in exams]
+        together = engine.evaluate(tests)
+        alone = [engine.evaluate([test])[0] for test in tests]
         assert engine.evaluate([]) == []
     assert len({one.loss for one in together}) == 5
     for one, two in zip(together, alone, strict=True):
@@ -501,11 +519,15 @@ def untimed(rows: Sequence[Row]) -> list[Row]:
     return [replace(row, seconds=0.0) for row in rows]
 
 
-@pytest.mark.parametrize("method", ["feddst+fedprox", "lotteryfl"])
+@pytest.mark.parametrize(
+    "changes",
+    [{"method": "feddst", "proximal__mu": 1.0}, {"method": "lotteryfl", **OWN["lotteryfl"]}],
+    ids=["feddst", "lotteryfl"],
+)
 def test_a_resumed_run_is_bit_for_bit_the_unbroken_one(
-    method: str, tmp_path: Path, digits: Dataset, caplog: pytest.LogCaptureFixture
+    changes: dict[str, Any], tmp_path: Path, digits: Dataset, caplog: pytest.LogCaptureFixture
 ) -> None:
-    options = config(method=method, cohort__stragglers=0.5, **OWN.get(method, {}))
+    options = config(**changes, cohort__stragglers=0.5)
     whole = run(options, model=network, data=digits, out=tmp_path / "whole", watcher=Silent())
     run(options, model=network, data=digits, out=tmp_path / "part", watcher=StopAfter(2))
     rest = run(options, model=network, data=digits, out=tmp_path / "part", resume=True, watcher=Silent())

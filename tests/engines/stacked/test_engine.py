@@ -19,14 +19,15 @@ from feddst.data import Dataset, federate
 from feddst.engines import EngineConfig, ReferenceEngine, make_engine
 from feddst.engines.stacked.engine import StackedEngine
 from feddst.engines.stacked.feedback import left_out
-from feddst.engines.stacked.trainer import Classroom
+from feddst.engines.stacked.trainer import StackedTrainer
 from feddst.engines.stacked.transport import carried
 from feddst.errors import AuditError, TrainingError
 from feddst.methods import METHODS
 from feddst.models import make_module
 from feddst.options import updated
-from feddst.runtime import RunConfig
+from feddst.runtime.config import config_of
 from feddst.runtime.loop import Silent, play
+from feddst.runtime.old_names import METHODS as CROSSED
 from feddst.runtime.run import Run
 from feddst.runtime.storage import RunDirectory
 
@@ -109,11 +110,11 @@ def runs_of(
     method: str, data: Dataset, source: Any, options: dict[str, Any], seeds: Sequence[int] = (0, 1)
 ) -> list[Run]:
     known = {**SMALL, **options}
-    kind = METHODS[method]
+    kind = METHODS[CROSSED[method].method if method in CROSSED else method]
     groups = {name.partition(".")[0] for name in kind.__dataclass_fields__}
     optional = {"readjust", "prunefl", "lottery", "oneshot"}
     used = {name: value for name, value in known.items() if name.partition(".")[0] not in optional - groups}
-    base = updated(RunConfig(), {"method": method, **used})
+    base = config_of({"method": method, **used})
     found = []
     for seed in seeds:
         config = updated(base, {"seed": seed})
@@ -158,17 +159,23 @@ def play_beside(method: str, data: Dataset, source: Any = chain, **options: Any)
     assert_same_runs(played("stacked", method, data, source, **options), reference)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [*METHODS, *CROSSED])
 def test_every_method_runs_as_on_the_reference_engine(method: str, data: Dataset) -> None:
     play_beside(method, data)
 
 
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "stragglers": ("feddst+fedprox", {"cohort.stragglers": 0.5, "local.epochs": 4}),
+    "stragglers": ("feddst", {"proximal.mu": 1.0, "cohort.stragglers": 0.5, "local.epochs": 4}),
     "readjusted in between": ("feddst", {"readjust.after_epoch": 1}),
     "readjusted by stragglers": (
-        "feddst+fedprox",
-        {"cohort.stragglers": 0.5, "local.epochs": 3, "readjust.after_epoch": 2, "readjust.every": 1},
+        "feddst",
+        {
+            "proximal.mu": 1.0,
+            "cohort.stragglers": 0.5,
+            "local.epochs": 3,
+            "readjust.after_epoch": 2,
+            "readjust.every": 1,
+        },
     ),
     "grown at random": ("feddst", {"growth.rule": "random"}),
     "grown as published": (
@@ -204,7 +211,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "feedback of the largest": ("feddst", {"wire.values": "top8", "wire.feedback": True}),
     "feedback while the server moves masks": (
         "sprout",
-        {**MOVING, "wire.values": "top16", "wire.feedback": True, "rounds": 7, "averaged": 0.9},
+        {**MOVING, "wire.values": "top16", "wire.feedback": True, "rounds": 7, "ema": 0.9},
     ),
     "feedback while masks grow": (
         "sprout",
@@ -221,8 +228,15 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "grown by gradients at the received model": (
-        "sprout+fedadam",
-        {**MOVING, "sprout.where": "gradient", "wire.values": "q4", "wire.feedback": True, "rounds": 7},
+        "sprout",
+        {
+            **MOVING,
+            "server.optimizer": "adam",
+            "sprout.where": "gradient",
+            "wire.values": "q4",
+            "wire.feedback": True,
+            "rounds": 7,
+        },
     ),
 }
 
@@ -300,7 +314,7 @@ def test_an_update_that_no_server_would_take_is_refused(wire: dict[str, Any], da
     [
         ("feddst", {}),
         ("feddst", {"wire.values": "q4", "wire.feedback": True}),
-        ("sprout", {**MOVING, "sprout.grace": 3, "wire.values": "top16", "wire.feedback": True, "averaged": 0.9}),
+        ("sprout", {**MOVING, "sprout.grace": 3, "wire.values": "top16", "wire.feedback": True, "ema": 0.9}),
     ],
     ids=["plain", "feedback", "masks that the server moves"],
 )
@@ -438,15 +452,14 @@ def test_a_module_that_cannot_be_stacked_is_trained_one_by_one(data: Dataset, ca
     assert "cannot be stacked" in caplog.text
 
 
-def test_the_engine_trains_whole_classrooms(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All clients of all runs at once, where their work is alike."""
+def test_tasks_of_all_runs_that_are_alike_are_trained_at_once(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
-    honest = Classroom.train
+    honest = StackedTrainer.train
 
-    def counting(self: Classroom, seats: Any) -> Any:
-        sizes.append(len(seats))
-        return honest(self, seats)
+    def counting(self: StackedTrainer, indices: Any, asked: Any) -> Any:
+        sizes.append(len(asked))
+        return honest(self, indices, asked)
 
-    monkeypatch.setattr(Classroom, "train", counting)
+    monkeypatch.setattr(StackedTrainer, "train", counting)
     played("stacked", "feddst", data, chain)
     assert sizes == [8, 8, 8]

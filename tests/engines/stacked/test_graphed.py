@@ -11,11 +11,11 @@ import torch
 from torch import nn
 
 from feddst.core import LocalTraining
-from feddst.engines.base import Exam
+from feddst.engines.base import EvalTask
 from feddst.engines.native.chain import read_chain
 from feddst.engines.stacked.flat import Flat
 from feddst.engines.stacked.lockstep import in_lockstep
-from feddst.engines.stacked.model_stack import Stage, Trainer
+from feddst.engines.stacked.model_stack import ModelStack, Trainer
 from feddst.engines.stacked.slots import Images
 from feddst.engines.stacked.vmapped import VmapTrainer
 
@@ -53,18 +53,18 @@ def trainers(stream: None) -> tuple[Flat, GraphTrainer, VmapTrainer]:
     return flat, GraphTrainer(chain, flat, images, exact=True, fallback=plain), plain
 
 
-def begun(trainer: Trainer, flat: Flat) -> Stage:
-    stage = trainer.stage(MODELS)
+def begun(trainer: Trainer, flat: Flat) -> ModelStack:
+    stack = trainer.stack(MODELS)
     draws = torch.Generator().manual_seed(1)
-    for name, view in flat.views(stage.masks).items():
+    for name, view in flat.views(stack.masks).items():
         mask = torch.rand(view.shape, generator=draws) < 0.7 if name.endswith("weight") else torch.ones(view.shape)
         view.copy_(mask)
-    for view in flat.views(stage.theta).values():
+    for view in flat.views(stack.theta).values():
         view.copy_(torch.randn(view.shape, generator=draws) * 0.4)
-    stage.theta.mul_(stage.masks)
-    stage.velocity.zero_()
-    stage.received.copy_(stage.theta * 0.9)
-    return stage
+    stack.theta.mul_(stack.masks)
+    stack.velocity.zero_()
+    stack.received.copy_(stack.theta * 0.9)
+    return stack
 
 
 SEQUENCES = [
@@ -79,12 +79,12 @@ def test_steps_are_those_of_vmap_though_minibatches_are_filled_up(
 ) -> None:
     flat, ours, theirs = trainers
     steps = in_lockstep(SEQUENCES, LOCAL.batch)
-    stages = [begun(ours, flat), begun(theirs, flat)]
-    losses = [ours.epochs(stages[0], steps, LOCAL, mu), theirs.epochs(stages[1], steps, LOCAL, mu)]
+    stacks = [begun(ours, flat), begun(theirs, flat)]
+    losses = [ours.epochs(stacks[0], steps, LOCAL, mu), theirs.epochs(stacks[1], steps, LOCAL, mu)]
     there = torch.from_numpy(steps.lengths > 0)
     assert float((losses[0] - losses[1]).cpu()[there].abs().max()) < 1e-5
     for rows in ("theta", "velocity"):
-        assert float((getattr(stages[0], rows) - getattr(stages[1], rows)).abs().max()) < 1e-5
+        assert float((getattr(stacks[0], rows) - getattr(stacks[1], rows)).abs().max()) < 1e-5
 
 
 @pytest.mark.parametrize("temperature", [1.0, 7.0])
@@ -104,28 +104,30 @@ def test_frozen_parameters_have_no_gradient(trainers: tuple[Flat, GraphTrainer, 
     assert all(value.any() for name, value in found.items() if name != "0.weight")
 
 
-def test_memory_of_stages_that_are_not_needed_any_more_is_let_go(
+def test_memory_of_stacks_that_are_not_needed_any_more_is_let_go(
     trainers: tuple[Flat, GraphTrainer, VmapTrainer],
 ) -> None:
     flat, ours, theirs = trainers
     trainer = GraphTrainer(ours._chain, flat, ours._images, exact=True, fallback=theirs)
-    first = trainer.stage(5)
-    assert trainer.stage(5) is first
+    first = trainer.stack(5)
+    assert trainer.stack(5) is first
     for models in (4, 3, 2):
-        trainer.stage(models)
-    assert trainer.stage(5) is not first
-    assert len(trainer._stages) <= 3
+        trainer.stack(models)
+    assert trainer.stack(5) is not first
+    assert len(trainer._stacks) <= 3
 
 
 def test_scores_are_the_modules(trainers: tuple[Flat, GraphTrainer, VmapTrainer]) -> None:
     flat, ours, theirs = trainers
-    stage = begun(theirs, flat)
-    exams = [Exam({name: value[row].clone() for name, value in flat.views(stage.theta).items()}) for row in range(3)]
+    stack = begun(theirs, flat)
+    tests = [
+        EvalTask({name: value[row].clone() for name, value in flat.views(stack.theta).items()}) for row in range(3)
+    ]
     inputs, images = torch.randn(20, 1, 6, 6, device=DEVICE), torch.arange(3, 16, device=DEVICE)
-    scores = ours.scores(exams, inputs, images)
+    scores = ours.scores(tests, inputs, images)
     assert scores.shape == (3, 13, 3)
-    for exam, found in zip(exams, scores, strict=True):
-        expected = torch.func.functional_call(theirs._module, dict(exam.params), (inputs[images],))
+    for test, found in zip(tests, scores, strict=True):
+        expected = torch.func.functional_call(theirs._module, dict(test.params), (inputs[images],))
         assert float((found - expected).detach().abs().max()) < 1e-5
 
 
@@ -139,10 +141,10 @@ def test_only_as_many_models_step_as_hold_all_that_are_awake() -> None:
 
 def test_a_recipe_is_recorded_once(trainers: tuple[Flat, GraphTrainer, VmapTrainer]) -> None:
     flat, ours, _ = trainers
-    stage = begun(ours, flat)
+    stack = begun(ours, flat)
     sequences = [np.arange(8)[None]] * MODELS
     for local in (LOCAL, LOCAL, replace(LOCAL, lr=0.1)):
-        ours.epochs(stage, in_lockstep(sequences, 8), local, 0.0)
+        ours.epochs(stack, in_lockstep(sequences, 8), local, 0.0)
     recipes = [recipe for models, recipe in ours._steps if models == MODELS and recipe.mu == 0 and recipe.images == 8]
     assert len({(recipe.models, recipe.lr) for recipe in recipes}) == len(recipes)
     assert {recipe.lr for recipe in recipes} == {0.05, 0.1}

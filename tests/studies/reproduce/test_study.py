@@ -113,10 +113,10 @@ def test_rows_with_copies_and_without_share_the_images_loaded(
     file: Path, tmp_path: Path, small_mnist: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(SOURCES["mnist"], "load", lambda config: small_mnist)
-    file.write_text(STUDY.replace('method = "randommask"', 'method = "randommask", data.copies = 2'))
+    file.write_text(STUDY.replace('method = "randommask"', 'method = "randommask", data.augmentation = 2'))
     config = asked(file, rounds=1, seeds=1)
     record = reproduce(config, out=tmp_path / "out", changes=OTHERS, overseer=Listener())
-    assert [row.config["data.copies"] for row in record.rows] == [2, 1]
+    assert [row.config["data.augmentation"] for row in record.rows] == [2, 1]
     assert record.missing == 0
 
 
@@ -153,8 +153,8 @@ def test_rows_begin_with_a_preset_and_change_it(file: Path) -> None:
 @pytest.mark.parametrize("kind", ["reference", "stacked"])
 def test_rows_may_differ_in_how_data_are_divided(kind: str, file: Path, tmp_path: Path, small_mnist: Dataset) -> None:
     file.write_text(
-        STUDY.replace('method = "randommask"', 'method = "randommask", data.copies = 3').replace(
-            "[options]", "[options]\ndata.copies = 2"
+        STUDY.replace('method = "randommask"', 'method = "randommask", data.augmentation = 3').replace(
+            "[options]", "[options]\ndata.augmentation = 2"
         )
     )
     config = asked(file, rounds=1, **{"engine.kind": kind})
@@ -162,7 +162,7 @@ def test_rows_may_differ_in_how_data_are_divided(kind: str, file: Path, tmp_path
     assert " versions of each image" not in record.data
     for row in config.all_rows():
         alone = run(config.run_config(row, 8, OTHERS), data=small_mnist, out=tmp_path / row.name, watcher=Silent())
-        assert alone.config.data.copies == (3 if row.name == "static" else 2)
+        assert alone.config.data.augmentation == (3 if row.name == "static" else 2)
         there, here = (
             load_file(path / "checkpoint.safetensors")
             for path in (tmp_path / "study" / f"{row.name}-seed8", tmp_path / row.name)

@@ -46,13 +46,13 @@ class InitialPruning(ClientStep):
 
     def train(self, client: Client) -> float:
         """All rounds; returns the last one's mean loss. The masks are again as they were."""
-        job, sent, densities, loss = client.job, client.masks, list[float](), 0.0
-        local, squares = replace(job.plan.local, epochs=self.rounds), Squares()
-        rounds = minibatches(len(job.labels), local, *client.draw)
+        task, sent, densities, loss = client.task, client.masks, list[float](), 0.0
+        local, squares = replace(task.plan.local, epochs=self.rounds), Squares()
+        rounds = minibatches(len(task.data), local, *client.draw)
         for r, batches in enumerate(rounds, 1):
             total = train_batch_by_batch(client, batches, partial(gather, client, squares))
-            loss = total / len(job.labels)
-            refuse_diverged(loss, r, job.client, job.broadcast.round, local.lr)
+            loss = total / len(task.data)
+            refuse_diverged(loss, r, task.client, task.round, local.lr)
             if r % self.every == 0:
                 client.expose()
                 client.adopt(choose_masks(client.params, list(client.slots.values()), client.masks, squares, self))
@@ -67,7 +67,9 @@ class InitialPruning(ClientStep):
 
     def reports(self, client: Client) -> Mapping[str, Tensors]:
         chosen = client.scratch.get(self.name, {})
-        return {"kept": {name: _kept(value, chosen.get(name)) for name, value in client.job.broadcast.params.items()}}
+        return {
+            "kept": {name: _kept(value, chosen.get(name)) for name, value in client.task.sent.broadcast.params.items()}
+        }
 
     @property
     def groups(self) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from feddst.clients.client import Beginning
-from feddst.clients.task import Job
 from feddst.core import OBJECTIVES, ClientState, Masks, Tensors, count_active, generator, masked
 from feddst.core.registry import register
 from feddst.core.step import ClientStep, MaskBounds
 from feddst.models import load
 from feddst.sparsity import drop_smallest
+from feddst.wire import ClientTask
 
 _MASK = "mask/"
 
@@ -38,9 +38,8 @@ class LotteryPruning(ClientStep):
     budgets: Mapping[str, int]
 
     def begin(self, module: nn.Module, begun: Beginning) -> Beginning:
-        trained, masks, weights = _find(module, begun.job, self)
-        job = replace(begun.job, inputs=begun.job.inputs[trained], labels=begun.job.labels[trained])
-        return Beginning(job, masks, weights, trained)
+        trained, masks, weights = _find(module, begun.task, self)
+        return Beginning(begun.task.with_data(begun.task.examples.at(trained)), masks, weights, trained)
 
     def keeps(self, masks: Masks) -> Tensors:
         return kept_masks(masks)
@@ -60,18 +59,19 @@ class LotteryPruning(ClientStep):
         return images - held_out_images(images, self.held_out)
 
 
-def _find(module: nn.Module, job: Job, orders: LotteryPruning) -> tuple[Tensor, dict[str, Tensor], Tensors]:
+def _find(module: nn.Module, task: ClientTask, orders: LotteryPruning) -> tuple[Tensor, dict[str, Tensor], Tensors]:
     """Which images are trained on, as int64 indices, the client's masks, and the weights it begins with."""
-    shapes = {name: job.broadcast.params[name].shape for name in orders.budgets}
-    masks = own_masks(job.state, shapes, next(iter(job.broadcast.params.values())).device)
-    weights: Tensors = masked(job.broadcast.params, masks)
-    trained, held_out = _divide(job, orders.held_out)
+    sent = task.sent.broadcast
+    shapes = {name: sent.params[name].shape for name in orders.budgets}
+    masks = own_masks(task.state, shapes, next(iter(sent.params.values())).device)
+    weights: Tensors = masked(sent.params, masks)
+    trained, held_out = _divide(task, orders.held_out)
     surplus = _surplus(masks, orders)
     if any(surplus.values()):
-        load(module, weights, job.broadcast.buffers)
-        if _accuracy(module, job, held_out) > orders.threshold:
+        load(module, weights, sent.buffers)
+        if _accuracy(module, task, held_out) > orders.threshold:
             masks = {name: drop_smallest(weights[name][None], masks[name][None], n)[0] for name, n in surplus.items()}
-            weights = masked(job.initial, masks)
+            weights = masked(task.initial, masks)
     return trained, masks, weights
 
 
@@ -80,12 +80,12 @@ def held_out_images(count: int, share: float) -> int:
     return min(max(1, round(share * count)), count - 1)
 
 
-def _divide(job: Job, share: float) -> tuple[Tensor, Tensor]:
+def _divide(task: ClientTask, share: float) -> tuple[Tensor, Tensor]:
     """The images a client trains on and those it holds out, the same in every round."""
-    count = len(job.labels)
-    order = torch.from_numpy(generator(job.seed, "held out", client=job.client).permutation(count))
+    count, device = len(task.data), task.examples.inputs.device
+    order = torch.from_numpy(generator(task.seed, "held out", client=task.client).permutation(count))
     out = held_out_images(count, share)
-    return order[out:].sort().values.to(job.inputs.device), order[:out].to(job.inputs.device)
+    return order[out:].sort().values.to(device), order[:out].to(device)
 
 
 def _surplus(masks: Masks, orders: LotteryPruning) -> dict[str, int]:
@@ -94,14 +94,15 @@ def _surplus(masks: Masks, orders: LotteryPruning) -> dict[str, int]:
     return {name: min(max(1, round(orders.prune * n)), n - orders.budgets[name]) for name, n in active.items()}
 
 
-def _accuracy(module: nn.Module, job: Job, images: Tensor) -> float:
+def _accuracy(module: nn.Module, task: ClientTask, images: Tensor) -> float:
     """The share of these images that the module gets right; 0 if there are none."""
     if not len(images):
         return 0.0
     module.eval()
     with torch.no_grad():
-        objective = OBJECTIVES[job.plan.local.objective]
-        right = [objective.scores(module(job.inputs[c]), job.labels[c]) for c in torch.split(images, 256)]
+        objective = OBJECTIVES[task.plan.local.objective]
+        chunks = [task.examples.at(chunk) for chunk in torch.split(images, 256)]
+        right = [objective.scores(module(chunk.inputs), chunk.labels) for chunk in chunks]
     return float(torch.cat(right).double().mean())
 
 

@@ -17,7 +17,7 @@ class Proximal(ClientStep):
 
     name: ClassVar[str] = "proximal"
 
-    mu: float = option(1.0, "μ: strength of the proximal term", at_least=0)
+    mu: float = option(0.0, "μ: strength of the proximal term; 0: none", at_least=0)
     gradient: Literal["exact", "detached"] = option(
         "exact", "the term's real gradient, or (published code) none because its tensors are detached"
     )

@@ -92,7 +92,7 @@ def grown_by(client: Client, growth: Growth, last_batch: Indices) -> Indices:
     """Which of its images a client averages the growth gradient over."""
     if growth.images == "last-batch":
         return last_batch
-    return growth_images(len(client.job.labels), growth, *client.draw)
+    return growth_images(len(client.examples), growth, *client.draw)
 
 
 def _readjusted(client: Client, orders: Readjust, last_batch: Indices) -> Masks:
@@ -103,7 +103,7 @@ def _readjusted(client: Client, orders: Readjust, last_batch: Indices) -> Masks:
             return _alone(random_scores(client.masks, *client.draw))
         chosen = torch.from_numpy(grown_by(client, orders.growth, last_batch))
         with torch.enable_grad():
-            gradient = client.mean_gradient(chosen.to(client.job.inputs.device))
+            gradient = client.mean_gradient(chosen.to(client.examples.inputs.device))
         return {name: g.abs()[None] for name, g in gradient.items()}
 
     params = {name: value.detach() for name, value in client.params.items()}

@@ -12,12 +12,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from feddst.clients.client import Client
 from feddst.clients.steps.squares import Squares, gather
-from feddst.clients.task import Job
 from feddst.core import OBJECTIVES, ClientPlan, LocalTraining, Tensors, generator, minibatches
 from feddst.core.minibatches import Indices, balanced
 from feddst.core.registry import register
 from feddst.core.step import ClientStep
 from feddst.errors import DivergenceError, ModelError, WireError
+from feddst.wire import ClientTask
 
 _ATTENTION = threading.Lock()
 
@@ -54,7 +54,7 @@ class Report(ClientStep):
         gather(client, client.scratch.setdefault(self.kind, Squares()), batch)
 
     def reports(self, client: Client) -> Mapping[str, Tensors]:
-        sent = client.job.broadcast.params
+        sent = client.task.sent.broadcast.params
         return {self.kind: {name: value.cpu() for name, value in _tensors(client, self).items() if name in sent}}
 
     @property
@@ -75,19 +75,19 @@ class Report(ClientStep):
 class Differentiable(Protocol):
     """A client whose model autograd can go through."""
 
-    job: Job
+    task: ClientTask
 
     def differentiable(self) -> tuple[nn.Module, dict[str, nn.Parameter]]: ...
 
 
 def _tensors(client: Client, report: Report) -> Tensors:
-    job = client.job
+    examples, local = client.examples, client.task.plan.local
     if report.kind == "squared-gradient":
         squares: Squares = client.scratch.get(report.kind, Squares())
-        return squares.mean(job.broadcast.params)
+        return squares.mean(client.task.sent.broadcast.params)
     batches = [
-        torch.from_numpy(batch).to(job.inputs.device)
-        for batch in reported_batches(job.labels.cpu().numpy(), report, job.plan.local, *client.draw)
+        torch.from_numpy(batch).to(examples.inputs.device)
+        for batch in reported_batches(examples.labels.cpu().numpy(), report, local, *client.draw)
     ]
     if report.kind == "hessian-gradient":
         return hessian_gradient(client, batches, report)
@@ -115,7 +115,7 @@ def hessian_gradient(client: Differentiable, batches: Sequence[Tensor], report: 
     """Hg: the gradient of g·v for v = g held still."""
     module, params = client.differentiable()
     module.eval()
-    loss = torch.stack([_loss(module, client.job, batch, report.temperature) for batch in batches]).sum()
+    loss = torch.stack([_loss(module, client.task, batch, report.temperature) for batch in batches]).sum()
     chosen = {name: value for name, value in params.items() if value.requires_grad and _within(name, report)}
     weights = list(chosen.values())
     first = torch.autograd.grad(loss, weights, create_graph=True, materialize_grads=True)
@@ -126,12 +126,12 @@ def hessian_gradient(client: Differentiable, batches: Sequence[Tensor], report: 
     return still | {name: value.detach() for name, value in zip(chosen, second, strict=True)}
 
 
-def _loss(module: nn.Module, job: Job, images: Tensor, temperature: float) -> Tensor:
+def _loss(module: nn.Module, task: ClientTask, images: Tensor, temperature: float) -> Tensor:
     """The mean loss on some images, of which there are second derivatives."""
     # Attention's faster kernels have none; the choice is one for all threads.
     with _ATTENTION, sdpa_kernel(SDPBackend.MATH):
-        outputs = module(job.inputs[images]) / temperature
-    return OBJECTIVES[job.plan.local.objective].loss(outputs, job.labels[images])
+        outputs = module(task.examples.inputs[images]) / temperature
+    return OBJECTIVES[task.plan.local.objective].loss(outputs, task.examples.labels[images])
 
 
 def _within(name: str, report: Report) -> bool:

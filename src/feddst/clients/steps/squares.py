@@ -35,4 +35,4 @@ class Squares:
 def gather(client: Client, squares: Squares, batch: Indices) -> None:
     """Add the squared gradient of a minibatch, as a client's weights are now."""
     client.expose()
-    squares.add(client.mean_gradient(torch.from_numpy(batch).to(client.job.inputs.device)))
+    squares.add(client.mean_gradient(torch.from_numpy(batch).to(client.examples.inputs.device)))

@@ -12,16 +12,16 @@ from torch import Tensor, nn
 
 from feddst import _native
 from feddst.clients import reference
-from feddst.clients.client import Client, beginning, outcome, train
+from feddst.clients.client import Client, beginning, train
 from feddst.clients.steps import Growth, Proximal, Readjust
 from feddst.clients.steps.readjust import grown_by
-from feddst.clients.task import Job, Outcome
 from feddst.core import ClientStep, Masks, Positions, Tensors, count_active, packed, positions_of
 from feddst.core.minibatches import Indices
 from feddst.engines.native.chain import Chain
 from feddst.engines.native.known import why_unknown
 from feddst.engines.native.weights import Beginnings
 from feddst.models import load
+from feddst.wire import ClientTask
 
 log = logging.getLogger(__name__)
 
@@ -71,12 +71,12 @@ class NativeClient(Client):
         if self.exposed or self.outdated:
             self.expose()
             self._return()
-        local, batches = self.job.plan.local, [batch for epoch in epochs for batch in epoch]
+        local, batches = self.task.plan.local, [batch for epoch in epochs for batch in epoch]
         # One call for them all: each would wait for Python's lock when it comes back.
         losses = iter(
             self.bench.session.train(
-                self.job.inputs.numpy(),
-                self.job.labels.numpy(),
+                self.examples.inputs.numpy(),
+                self.examples.labels.numpy(),
                 np.concatenate(batches),
                 [len(batch) for batch in batches],
                 local.lr,
@@ -105,8 +105,8 @@ class NativeClient(Client):
         ]
         masks = {name: torch.empty(self.bench.shapes[name], dtype=torch.bool) for name in orders.drop}
         self.bench.session.readjust(
-            self.job.inputs.numpy(),
-            self.job.labels.numpy(),
+            self.examples.inputs.numpy(),
+            self.examples.labels.numpy(),
             grown_by(self, orders.growth, last_batch),
             moves,
             self.bench.beginnings.bytes_of(masks),
@@ -118,7 +118,7 @@ class NativeClient(Client):
         found = self._room()
         arrays = self.bench.beginnings.arrays(found)
         self.bench.session.mean_gradient(
-            self.job.inputs.numpy(), self.job.labels.numpy(), images.numpy(), temperature, *arrays
+            self.examples.inputs.numpy(), self.examples.labels.numpy(), images.numpy(), temperature, *arrays
         )
         for name, value in self.bench.module.named_parameters():
             if not value.requires_grad:
@@ -182,19 +182,19 @@ class NativeClient(Client):
 
     def _pull(self) -> float:
         """The strength of the proximal term."""
-        proximal = self.job.plan.step(Proximal)
+        proximal = self.task.plan.step(Proximal)
         return 0.0 if proximal is None else proximal.pull
 
 
-def train_client(bench: Workbench, job: Job) -> Outcome:
-    """Carry out one job; in PyTorch, what the kernels do not know."""
-    if reason := why_unknown(job.plan):
+def train_client(bench: Workbench, task: ClientTask) -> Client:
+    """The client of a task, after its training; in PyTorch, where the kernels do not know what is asked."""
+    if reason := why_unknown(task.plan):
         _say_once(reason)
-        return reference.train_client(bench.module, job)
-    begun = beginning(bench.module, job)
+        return reference.train_client(bench.module, task)
+    begun = beginning(bench.module, task)
     weights = bench.beginnings.of(begun)
     client = NativeClient(
-        job=begun.job,
+        task=begun.task,
         masks=begun.masks,
         params={},
         slots={},
@@ -203,8 +203,8 @@ def train_client(bench: Workbench, job: Job) -> Outcome:
         received=begun.weights,
     )
     client.begin(weights)
-    loss = train(client) if job.plan.train else 0.0
-    return outcome(client, loss)
+    client.loss = train(client)
+    return client
 
 
 @cache

@@ -3,7 +3,6 @@
 import copy
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -12,20 +11,21 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from feddst import _native
-from feddst.clients.exchange import Parcels, answer
+from feddst.clients.exchange import TaskReader, answer
 from feddst.clients.reproducible import reproducible
-from feddst.clients.task import Assignment, Failure, Reply
+from feddst.core import Examples
 from feddst.data import Dataset
-from feddst.engines.base import Deliver, Evaluation, Exam
+from feddst.engines.base import Engine, EvalTask, Evaluation, Sink
 from feddst.engines.native.chain import Chain
 from feddst.engines.native.client import Workbench, train_client
 from feddst.engines.native.library import chosen_isa
 from feddst.engines.native.team import Task, Team
 from feddst.engines.native.weights import Beginnings
 from feddst.engines.reference import CHUNK, joined
+from feddst.wire import ClientResult, ClientTask
 
 
-class NativeEngine:
+class NativeEngine(Engine):
     """Trains and tests the module that `chain` was read from; keeps to itself what it changes."""
 
     def __init__(self, module: nn.Module, chain: Chain, dataset: Dataset, workers: int) -> None:
@@ -39,18 +39,18 @@ class NativeEngine:
         self._sessions: list[_native.Session] = []
         self._team = Team(workers)
 
-    def train(self, assignments: Sequence[Assignment], deliver: Deliver) -> None:
-        parcels = Parcels(self._module)
+    def run(self, tasks: Sequence[ClientTask], sink: Sink) -> None:
+        reader = TaskReader(self._module)
         with reproducible():
-            self._team.share([partial(self._answer, parcels, one) for one in assignments], deliver)
+            self._team.share([partial(self._answer, reader, task) for task in tasks], sink.result)
 
-    def evaluate(self, exams: Sequence[Exam]) -> list[Evaluation]:
-        handed_out = [self._chunks(exam) for exam in exams]
+    def evaluate(self, tasks: Sequence[EvalTask]) -> list[Evaluation]:
+        handed_out = [self._chunks(task) for task in tasks]
         marks: dict[int, tuple[Tensor, float]] = {}
         with reproducible():
-            self._team.share([task for tasks in handed_out for task in tasks], marks.__setitem__)
+            self._team.share([chunk for chunks in handed_out for chunk in chunks], marks.__setitem__)
         in_order = iter([marks[i] for i in range(len(marks))])
-        return [joined([next(in_order) for _ in tasks]) for tasks in handed_out]
+        return [joined([next(in_order) for _ in chunks]) for chunks in handed_out]
 
     def close(self) -> None:
         for session in self._sessions:
@@ -66,19 +66,16 @@ class NativeEngine:
         bench: Workbench = self._own.bench
         return bench
 
-    def _answer(self, parcels: Parcels, assignment: Assignment) -> Reply | Failure:
-        placed = replace(
-            assignment,
-            inputs=assignment.inputs.to(torch.float32).contiguous(),
-            labels=assignment.labels.contiguous(),
-        )
-        return answer(parcels.open(assignment), placed, partial(train_client, self._bench()))
+    def _answer(self, reader: TaskReader, task: ClientTask) -> ClientResult:
+        found = task.data.load()
+        examples = Examples(found.inputs.to(torch.float32).contiguous(), found.labels.contiguous())
+        return answer(reader.read(task).with_data(examples), partial(train_client, self._bench()))
 
-    def _chunks(self, exam: Exam) -> list[Task[tuple[Tensor, float]]]:
-        """An exam in parts."""
-        masks = {name: exam.params[name] != 0 for name in self._chain.weights}
-        weights = self._beginnings.weights(self._beginnings.structure(masks), exam.params)
-        images = torch.arange(len(self._dataset.test_labels)) if exam.images is None else exam.images
+    def _chunks(self, task: EvalTask) -> list[Task[tuple[Tensor, float]]]:
+        """A test in parts."""
+        masks = {name: task.params[name] != 0 for name in self._chain.weights}
+        weights = self._beginnings.weights(self._beginnings.structure(masks), task.params)
+        images = torch.arange(len(self._dataset.test_labels)) if task.images is None else task.images
         return [partial(self._mark, weights, chunk) for chunk in torch.split(images, CHUNK)]
 
     def _mark(self, weights: _native.Weights, chunk: Tensor) -> tuple[Tensor, float]:

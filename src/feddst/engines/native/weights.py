@@ -28,16 +28,16 @@ class Beginnings:
 
     def of(self, begun: Beginning) -> _native.Weights:
         """What a client begins with; the last broadcast is remembered."""
-        job = begun.job
-        if begun.masks is not job.broadcast.masks:
+        sent = begun.task.sent.broadcast
+        if begun.masks is not sent.masks:
             return self.weights(self.structure(begun.masks), begun.weights)
-        if begun.weights is not job.broadcast.params:
+        if begun.weights is not sent.params:
             with self._lock:
                 structure = self._shared(begun.masks)
             return self.weights(structure, begun.weights)
         with self._lock:
-            if self._broadcast is None or self._broadcast[0] is not job.broadcast:
-                self._broadcast = job.broadcast, self.weights(self._shared(begun.masks), begun.weights)
+            if self._broadcast is None or self._broadcast[0] is not sent:
+                self._broadcast = sent, self.weights(self._shared(begun.masks), begun.weights)
             return self._broadcast[1]
 
     def structure(self, masks: Masks) -> _native.Structure:

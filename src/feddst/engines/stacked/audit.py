@@ -6,36 +6,35 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from feddst.core import ClientState, SparseSum, Stack, Update, generator, packed, positions_of
-from feddst.engines.base import Receipt
+from feddst.core import ClientState, SparseSum, Stack, Update, packed, positions_of
 from feddst.engines.stacked.share import Share
 from feddst.errors import AuditError
-from feddst.wire import Asked, Reference, decode_update, encode_update, mask_bytes
+from feddst.wire import ClientResult, Reference, decode_update, encode_update, mask_bytes
 from feddst.wire.feedback import Remainder, remainder_of
 
 
-def audit(share: Share, stacks: Sequence[Stack], receipts: Sequence[Receipt]) -> list[Receipt]:
+def audit(share: Share, stacks: Sequence[Stack], results: Sequence[ClientResult]) -> list[ClientResult]:
     """Write and read every update. Raises `AuditError` unless sizes and sums are as they were counted and added up.
 
     So must be what clients keep of what did not arrive.
-    Returns the receipts with the bytes that were written, which differ where values are deflated.
+    Returns the results with the bytes that were written, which differ where values are deflated.
     """
-    reference, wire = share.cohort.reference.on_cpu(), share.cohort.wire
+    reference, wire = share.sent.on_cpu(), share.wire
     sums = SparseSum(reference.broadcast.masks)
-    written: list[Receipt] = []
-    for row, seat, receipt in zip(share.rows, share.seats, receipts, strict=True):
-        draws = generator(seat.seed, "update rounding", *seat.draw[1:])
-        sent = _update(share, row, receipt)
-        payload = encode_update(sent, reference, seat.plan, wire, draws)
+    written: list[ClientResult] = []
+    for row, task, result in zip(share.rows, share.tasks, results, strict=True):
+        task = task.read_as(reference)
+        sent = _update(share, row, result)
+        payload = encode_update(sent, task)
         sizes = len(payload), mask_bytes(payload)
-        counted = receipt.bytes if wire.packing == "plain" else len(payload), receipt.mask_bytes
+        counted = result.size if wire.packing == "plain" else len(payload), result.mask_bytes
         if sizes != counted:
-            raise AuditError(f"an update of client {seat.client} was counted as {counted} bytes and has {sizes}")
-        update = decode_update(payload, Asked(reference, seat.plan, seat.client, receipt.weight, wire))
+            raise AuditError(f"an update of client {task.client} was counted as {counted} bytes and has {sizes}")
+        update = decode_update(payload, task)
         if wire.feedback:
-            _check_kept(remainder_of(reference, seat.plan, sent.masks), sent, update, receipt.state)
+            _check_kept(remainder_of(reference, task.plan, sent.masks), sent, update, result.state)
         sums.add(_corrected(share, update, reference))
-        written.append(replace(receipt, bytes=len(payload)))
+        written.append(replace(result, size=len(payload)))
     _compare(share, stacks, sums)
     return written
 
@@ -46,21 +45,21 @@ def _check_kept(remainder: Remainder, sent: Update, arrived: Update, state: Clie
         raise AuditError(f"client {sent.client} keeps something else than what was left out of its update")
 
 
-def _update(share: Share, row: int, receipt: Receipt) -> Update:
+def _update(share: Share, row: int, result: ClientResult) -> Update:
     """One member's update as a client makes it."""
-    stage, seat, flat = share.trained.stage, share.trained.seats[row], share.flat
+    stack, task, flat = share.trained.stack, share.trained.tasks[row], share.flat
     masks = share.masks(row)
-    values = _named(share, stage.theta[row])
+    values = _named(share, stack.theta[row])
     sent = [field.name for field in share.layout.params]
     return Update(
-        client=seat.client,
-        round=seat.broadcast.round,
-        weight=receipt.weight,
+        client=task.client,
+        round=task.sent.broadcast.round,
+        weight=result.weight,
         params=packed({name: values[name] for name in sent}, positions_of(masks)),
-        buffers={field.name: stage.buffers[field.name][row].cpu() for field in share.layout.buffers},
+        buffers={field.name: stack.buffers[field.name][row].cpu() for field in share.layout.buffers},
         masks=masks if share.trained.changed[row] else None,
         extra={
-            kind: {name: _named(share, rows[row])[name] for name in flat.shapes if name in seat.broadcast.params}
+            kind: {name: _named(share, rows[row])[name] for name in flat.shapes if name in task.sent.broadcast.params}
             for kind, rows in share.trained.reports.items()
         },
     )
@@ -71,15 +70,15 @@ def _named(share: Share, row: Tensor) -> dict[str, Tensor]:
 
 
 def _corrected(share: Share, update: Update, reference: Reference) -> Update:
-    if share.cohort.correction is None:
+    if share.encoder.correction is None:
         return update
     masks = reference.broadcast.masks if update.masks is None else update.masks
-    added = packed({name: value.cpu() for name, value in share.cohort.correction.items()}, positions_of(masks))
+    added = packed({name: value.cpu() for name, value in share.encoder.correction.items()}, positions_of(masks))
     return replace(update, params={name: value + added[name] for name, value in update.params.items()})
 
 
 def _compare(share: Share, stacks: Sequence[Stack], sums: SparseSum) -> None:
-    mine = SparseSum(share.cohort.reference.broadcast.masks)
+    mine = SparseSum(share.sent.broadcast.masks)
     for stack in stacks:
         mine.add_stack(stack, updates=0)
     for group in dict.fromkeys(key[0] for stack in stacks for key in stack.places):

@@ -1,21 +1,20 @@
 """What clients begin with: the broadcast, what they keep to themselves, and lottery tickets."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
 from feddst.clients.client import beginning
-from feddst.clients.task import Job
 from feddst.core import Masks
 from feddst.engines.stacked.flat import Flat
-from feddst.engines.stacked.model_stack import Stage
-from feddst.engines.stacked.slots import Images, Seat
+from feddst.engines.stacked.model_stack import ModelStack
+from feddst.engines.stacked.slots import Images, Rows
+from feddst.wire import ClientTask
 
 
 class MaskRows:
-    """Masks as rows of a stage, uint8 [width], worked out once for as long as the same are sent again."""
+    """Masks as rows of a stack, uint8 [width], worked out once for as long as the same are sent again."""
 
     def __init__(self, flat: Flat, module: nn.Module, device: torch.device) -> None:
         self.frozen = {name for name, value in module.named_parameters() if not value.requires_grad}
@@ -46,51 +45,41 @@ class MaskRows:
 
 
 def begin(
-    seats: Sequence[Seat], stage: Stage, flat: Flat, module: nn.Module, images: Images, mask_rows: MaskRows
-) -> list[Seat]:
-    """Bring what the seats begin with onto the stage; returns them with the images that they train on."""
-    sent = {id(seat.broadcast): seat.broadcast for seat in seats}
+    tasks: Sequence[ClientTask], stack: ModelStack, flat: Flat, module: nn.Module, images: Images, mask_rows: MaskRows
+) -> list[ClientTask]:
+    """Bring what tasks begin with into a stack; returns them with the images that they train on."""
+    everybody = [task.sent.broadcast for task in tasks]
+    sent = {id(broadcast): broadcast for broadcast in everybody}
     number = {broadcast: i for i, broadcast in enumerate(sent)}
-    device = stage.theta.device
-    rows = torch.tensor([number[id(seat.broadcast)] for seat in seats], device=device)
+    device = stack.theta.device
+    rows = torch.tensor([number[id(broadcast)] for broadcast in everybody], device=device)
     theta = torch.zeros(len(sent), flat.width, device=device)
-    for name in seats[0].broadcast.params:
+    for name in everybody[0].params:
         flat.view(theta, name).copy_(torch.stack([broadcast.params[name] for broadcast in sent.values()]))
     masks = mask_rows.of([broadcast.masks for broadcast in sent.values()])
-    torch.index_select(theta, 0, rows, out=stage.theta)
-    torch.index_select(masks, 0, rows, out=stage.masks)
-    stage.velocity.zero_()
-    stage.buffers = {
+    torch.index_select(theta, 0, rows, out=stack.theta)
+    torch.index_select(masks, 0, rows, out=stack.masks)
+    stack.velocity.zero_()
+    stack.buffers = {
         name: torch.stack([broadcast.buffers[name] for broadcast in sent.values()])[rows]
-        for name in seats[0].broadcast.buffers
+        for name in everybody[0].buffers
     }
-    begun = [_own(seat, row, stage, flat, module, images, mask_rows) for row, seat in enumerate(seats)]
-    stage.received.copy_(stage.theta)
+    begun = [_own(task, row, stack, flat, module, images, mask_rows) for row, task in enumerate(tasks)]
+    stack.received.copy_(stack.theta)
     return begun
 
 
 def _own(
-    seat: Seat, row: int, stage: Stage, flat: Flat, module: nn.Module, images: Images, mask_rows: MaskRows
-) -> Seat:
+    task: ClientTask, row: int, stack: ModelStack, flat: Flat, module: nn.Module, images: Images, mask_rows: MaskRows
+) -> ClientTask:
     """What a client begins with that is not the broadcast's."""
-    plan = seat.plan
+    plan, mine = task.plan, task.data.indices
     if plan.keep:
-        kept = {name: seat.state.tensors.get(name, seat.initial[name]) for name in sorted(plan.keep)}
-        flat.fill(stage.theta[row], kept)
+        kept = {name: task.state.tensors.get(name, task.initial[name]) for name in sorted(plan.keep)}
+        flat.fill(stack.theta[row], kept)
     if not plan.own_layers:
-        return seat
-    at = torch.from_numpy(seat.images).to(stage.theta.device)
-    job = Job(
-        seat.client,
-        seat.seed,
-        seat.broadcast,
-        plan,
-        images.inputs[at],
-        images.labels[at],
-        seat.state,
-        seat.initial,
-    )
-    begun = beginning(module, job)
-    flat.fill(stage.theta[row], begun.weights)
-    mask_rows.fill(stage.masks[row], begun.masks)
-    return seat if begun.images is None else replace(seat, images=seat.images[begun.images.cpu().numpy()])
+        return task
+    begun = beginning(module, task.with_data(images.at(mine)))
+    flat.fill(stack.theta[row], begun.weights)
+    mask_rows.fill(stack.masks[row], begun.masks)
+    return task if begun.rows is None else task.with_data(Rows(mine[begun.rows.cpu().numpy()]))

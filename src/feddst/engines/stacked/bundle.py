@@ -8,11 +8,10 @@ import torch
 from torch import Tensor
 
 from feddst.engines.stacked.columns import Columns
-from feddst.engines.stacked.model_stack import Stage
+from feddst.engines.stacked.model_stack import ModelStack
 from feddst.engines.stacked.share import Group, Share
-from feddst.engines.stacked.slots import Seat
 from feddst.engines.stacked.trainer import Trained
-from feddst.wire import Layout
+from feddst.wire import ClientTask, Layout
 from feddst.wire.feedback import Remainder
 
 MOST = 2**26
@@ -23,7 +22,7 @@ MOST = 2**26
 class Bundle:
     """R members who send equally many values of each tensor.
 
-    rows: int64 [R, 1], which models on the stage are theirs; at: int64 [R, n], or [1, n] for all of them, in which
+    rows: int64 [R, 1], which models on the stack are theirs; at: int64 [R, n], or [1, n] for all of them, in which
     columns the weights are that they send. `remainders` are how they keep what does not arrive.
     """
 
@@ -36,14 +35,14 @@ class Bundle:
     at: Tensor
 
     @property
-    def stage(self) -> Stage:
+    def stack(self) -> ModelStack:
         """Where they are."""
-        return self.trained.stage
+        return self.trained.stack
 
     @cached_property
-    def seats(self) -> list[Seat]:
+    def tasks(self) -> list[ClientTask]:
         """Whose they are."""
-        return [self.trained.seats[row] for row in self.members]
+        return [self.trained.tasks[row] for row in self.members]
 
     @property
     def counts(self) -> Sequence[int]:
@@ -60,11 +59,11 @@ class Bundle:
 
     def received(self) -> Tensor:
         """What each of them was sent of what it sends, [R, n]."""
-        if not self.seats[0].plan.own_layers:
-            return self.of(self.stage.received)
-        sent = self.stage.received.new_zeros(len(self.members), self.columns.flat.width)
-        for row, seat in zip(sent, self.seats, strict=True):
-            self.columns.flat.fill(row, seat.broadcast.params)
+        if not self.tasks[0].plan.own_layers:
+            return self.of(self.stack.received)
+        sent = self.stack.received.new_zeros(len(self.members), self.columns.flat.width)
+        for row, task in zip(sent, self.tasks, strict=True):
+            self.columns.flat.fill(row, task.sent.broadcast.params)
         return sent.gather(1, self.at.expand(len(sent), -1))
 
     def some(self, places: Sequence[int]) -> "Bundle":
@@ -84,7 +83,7 @@ class Bundle:
 
 
 def bundled(shares: Sequence[Share]) -> list[Bundle]:
-    """All members of shares of the same stage."""
+    """All members of shares of the same stack."""
     alike: dict[object, list[tuple[Share, Group]]] = {}
     for share in shares:
         for group in share.groups:

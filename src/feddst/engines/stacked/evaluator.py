@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from feddst.data import Dataset
-from feddst.engines.base import Evaluation, Exam
+from feddst.engines.base import EvalTask, Evaluation
 from feddst.engines.stacked.slots import placed
 
 CHUNK = 2500
@@ -19,13 +19,13 @@ CHUNK = 2500
 class Scoring(Protocol):
     """Many models' scores for the same images at once, for models without buffers."""
 
-    def scores(self, models: Sequence[Exam], inputs: Tensor, images: Tensor) -> Tensor:
+    def scores(self, models: Sequence[EvalTask], inputs: Tensor, images: Tensor) -> Tensor:
         """[models, images, classes]; images: int64, rows of inputs."""
         ...
 
 
-class ExamRoom:
-    """Examines models: together where there is a way to, else one after another."""
+class StackedEvaluator:
+    """Tests models: together where there is a way to, else one after another."""
 
     def __init__(self, module: nn.Module, dataset: Dataset, device: torch.device, together: Scoring | None) -> None:
         self._module = module
@@ -33,30 +33,30 @@ class ExamRoom:
         self._labels = dataset.test_labels.to(device)
         self._together = together
 
-    def examine(self, exams: Sequence[Exam]) -> list[Evaluation]:
+    def evaluate(self, tasks: Sequence[EvalTask]) -> list[Evaluation]:
         """All of them."""
-        whole = [exam for exam in exams if exam.images is None]
+        whole = [task for task in tasks if task.images is None]
         if self._together is None or not whole:
-            return [self._alone(exam) for exam in exams]
+            return [self._alone(task) for task in tasks]
         found = iter(self._all(self._together, whole))
-        return [next(found) if exam.images is None else self._alone(exam) for exam in exams]
+        return [next(found) if task.images is None else self._alone(task) for task in tasks]
 
-    def _all(self, together: Scoring, exams: Sequence[Exam]) -> list[Evaluation]:
+    def _all(self, together: Scoring, tasks: Sequence[EvalTask]) -> list[Evaluation]:
         """Models on all test images."""
         right: list[Tensor] = []
-        losses = torch.zeros(len(exams), device=self._labels.device)
+        losses = torch.zeros(len(tasks), device=self._labels.device)
         for chunk in torch.split(torch.arange(len(self._labels), device=self._labels.device), CHUNK):
-            scores = together.scores(exams, self._inputs, chunk)
-            labels = self._labels[chunk].expand(len(exams), -1)
+            scores = together.scores(tasks, self._inputs, chunk)
+            labels = self._labels[chunk].expand(len(tasks), -1)
             right.append(scores.argmax(dim=2) == labels)
             losses += F.cross_entropy(scores.transpose(1, 2), labels, reduction="none").sum(1)
         correct, total = torch.cat(right, dim=1).cpu(), losses.tolist()
         return [Evaluation(mine, loss / len(mine)) for mine, loss in zip(correct, total, strict=True)]
 
-    def _alone(self, exam: Exam) -> Evaluation:
+    def _alone(self, task: EvalTask) -> Evaluation:
         device = self._labels.device
-        tensors = {name: value.to(device) for name, value in {**exam.params, **exam.buffers}.items()}
-        images = torch.arange(len(self._labels), device=device) if exam.images is None else exam.images.to(device)
+        tensors = {name: value.to(device) for name, value in {**task.params, **task.buffers}.items()}
+        images = torch.arange(len(self._labels), device=device) if task.images is None else task.images.to(device)
         self._module.eval()
         with torch.no_grad():
             found = [self._chunk(tensors, chunk) for chunk in torch.split(images, CHUNK)]

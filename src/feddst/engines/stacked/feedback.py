@@ -6,8 +6,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from feddst.engines.base import Receipt
 from feddst.engines.stacked.bundle import Bundle
+from feddst.wire import ClientResult
 from feddst.wire.feedback import Remainder
 
 Left = tuple[Remainder, Tensor]
@@ -18,11 +18,11 @@ def add_kept(bundle: Bundle) -> None:
     """Add to the members' weights what they keep: of each weight that they held then and hold now."""
     if not bundle.layout.params:
         return
-    found = enumerate(one.kept(seat.state) for one, seat in zip(bundle.remainders, bundle.seats, strict=True))
+    found = enumerate(one.kept(task.state) for one, task in zip(bundle.remainders, bundle.tasks, strict=True))
     kept = {place: one for place, one in found if one is not None}
     if not kept:
         return
-    some, theta = bundle.some(list(kept)), bundle.stage.theta
+    some, theta = bundle.some(list(kept)), bundle.stack.theta
     rows = [row.to(theta.device) for row, _ in kept.values()]
     columns = [bundle.columns.under(bitmap, bundle.remainders[place].layout) for place, (_, bitmap) in kept.items()]
     lengths = torch.tensor([len(row) for row in rows], device=theta.device)
@@ -33,19 +33,19 @@ def add_kept(bundle: Bundle) -> None:
 
 
 def left_out(bundle: Bundle, arrived: Tensor) -> dict[int, Left]:
-    """What each member sent and has not arrived, of weights [M, width] as they arrive, by its row on the stage."""
+    """What each member sent and has not arrived, of weights [M, width] as they arrive, by its row on the stack."""
     if not bundle.layout.params:
         return {}
-    lost = bundle.of(bundle.stage.theta).sub_(bundle.of(arrived)).to(torch.bfloat16)
+    lost = bundle.of(bundle.stack.theta).sub_(bundle.of(arrived)).to(torch.bfloat16)
     # Each in memory of its own: clients are seen again at different times.
     own = [lost.new_empty(lost.shape[1]) for _ in bundle.members]
     torch._foreach_copy_(own, lost.unbind())
     return dict(zip(bundle.members, zip(bundle.remainders, own, strict=True), strict=True))
 
 
-def keeping(left: Mapping[int, Left], rows: Sequence[int], receipts: Sequence[Receipt]) -> list[Receipt]:
-    """Receipts of the clients in these rows, who keep what was left out of their updates, where anything is kept."""
+def keeping(left: Mapping[int, Left], rows: Sequence[int], results: Sequence[ClientResult]) -> list[ClientResult]:
+    """What comes of the clients in these rows, who keep what was left out of their updates, where anything is kept."""
     if not left:
-        return list(receipts)
-    states = [left[row][0].written(receipt.state, left[row][1]) for row, receipt in zip(rows, receipts, strict=True)]
-    return [replace(receipt, state=state) for receipt, state in zip(receipts, states, strict=True)]
+        return list(results)
+    states = [left[row][0].written(result.state, left[row][1]) for row, result in zip(rows, results, strict=True)]
+    return [replace(result, state=state) for result, state in zip(results, states, strict=True)]

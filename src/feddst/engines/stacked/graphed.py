@@ -12,12 +12,12 @@ from torch import Tensor
 
 from feddst.core import LocalTraining
 from feddst.core.minibatches import Indices
-from feddst.engines.base import Exam
+from feddst.engines.base import EvalTask
 from feddst.engines.native.chain import Chain
 from feddst.engines.stacked.chain import ChainGradients, Descent
 from feddst.engines.stacked.flat import Flat
 from feddst.engines.stacked.lockstep import Lockstep
-from feddst.engines.stacked.model_stack import Stage, Trainer
+from feddst.engines.stacked.model_stack import ModelStack, Trainer
 from feddst.engines.stacked.slots import Images
 
 EIGHT = 8
@@ -29,7 +29,7 @@ CHUNK = 64
 EXAM_CHUNK = 512
 """Test images of a model in one pass."""
 
-STAGES = 3
+STACKS = 3
 """Different numbers of models for which memory is kept."""
 
 _CAPTURING = threading.Lock()
@@ -37,7 +37,7 @@ _CAPTURING = threading.Lock()
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is fixed in a graph: how many models of a stage step, on how many images at most, and how."""
+    """What is fixed in a graph: how many models of a stack step, on how many images at most, and how."""
 
     models: int
     images: int
@@ -59,7 +59,7 @@ class Step:
 
 
 class GraphTrainer:
-    """Trains stages by kernels; a `fallback` takes what they cannot do, `frozen` parameters have no gradient.
+    """Trains stacks by kernels; a `fallback` takes what they cannot do, `frozen` parameters have no gradient.
 
     Raises `UnsupportedModelError` at the start.
     """
@@ -81,26 +81,26 @@ class GraphTrainer:
         self._exact = exact
         self._fallback = fallback
         self._device = images.inputs.device
-        self._stages: dict[int, Stage] = {}
+        self._stacks: dict[int, ModelStack] = {}
         self._gradients: dict[tuple[int, int], ChainGradients] = {}
         self._steps: dict[tuple[int, Recipe], Step] = {}
         self._slopes: dict[int, Tensor] = {}
         self._kernels(1, EIGHT)
 
-    def stage(self, models: int) -> Stage:
-        if models not in self._stages:
-            if len(self._stages) == STAGES:
+    def stack(self, models: int) -> ModelStack:
+        if models not in self._stacks:
+            if len(self._stacks) == STACKS:
                 self._forget()
-            self._stages[models] = Stage.empty(models, self._flat, self._device)
+            self._stacks[models] = ModelStack.empty(models, self._flat, self._device)
             self._slopes[models] = torch.zeros(models, self._flat.width, device=self._device)
-        return self._stages[models]
+        return self._stacks[models]
 
     def _forget(self) -> None:
         """Let go of all memory, as when runs that ended have left other numbers of models behind."""
-        for kept in (self._steps, self._gradients, self._slopes, self._stages):
+        for kept in (self._steps, self._gradients, self._slopes, self._stacks):
             kept.clear()
 
-    def epochs(self, stage: Stage, steps: Lockstep, local: LocalTraining, mu: float) -> Tensor:
+    def epochs(self, stack: ModelStack, steps: Lockstep, local: LocalTraining, mu: float) -> Tensor:
         widest = _eights(steps.index.shape[2])
         index = torch.from_numpy(np.pad(steps.index, ((0, 0), (0, 0), (0, widest - steps.index.shape[2]))))
         index, lengths = index.to(self._device), torch.from_numpy(steps.lengths).to(self._device)
@@ -108,9 +108,9 @@ class GraphTrainer:
         awake = (lengths > 0).to(torch.uint8)
         losses = torch.zeros(steps.lengths.shape, device=self._device)
         for step, counts in enumerate(steps.lengths):
-            models, images = _enough(counts, len(stage.theta)), _eights(int(counts.max()))
+            models, images = _enough(counts, len(stack.theta)), _eights(int(counts.max()))
             recipe = Recipe(models, images, local.lr, local.momentum, local.l2, mu)
-            one = self._step(stage, recipe)
+            one = self._step(stack, recipe)
             one.index.copy_(index[step, :models, :images])
             one.share.copy_(share[step, :models, :images])
             one.awake.copy_(awake[step, :models])
@@ -118,32 +118,32 @@ class GraphTrainer:
             losses[step, :models].copy_(one.losses)
         return losses
 
-    def mean_gradient(self, stage: Stage, chosen: Sequence[Indices], temperature: float = 1.0) -> Tensor:
+    def mean_gradient(self, stack: ModelStack, chosen: Sequence[Indices], temperature: float = 1.0) -> Tensor:
         if temperature != 1.0:
-            return self._fallback.mean_gradient(stage, chosen, temperature)
+            return self._fallback.mean_gradient(stack, chosen, temperature)
         counts = np.array([len(images) for images in chosen])
         index = np.zeros((len(chosen), _eights(int(counts.max()))), dtype=np.int64)
         for row, images in enumerate(chosen):
             index[row, : len(images)] = images
         where = torch.from_numpy(index).to(self._device)
         share = _shares(torch.from_numpy(counts).to(self._device), index.shape[1])
-        total, part = torch.zeros_like(stage.theta), torch.zeros_like(stage.theta)
+        total, part = torch.zeros_like(stack.theta), torch.zeros_like(stack.theta)
         losses = torch.empty(len(chosen), device=self._device)
         for first in range(0, index.shape[1], CHUNK):
             some = slice(first, min(first + CHUNK, index.shape[1]))
             kernels = self._kernels(len(chosen), some.stop - some.start)
             there = where[:, some].contiguous(), share[:, some].contiguous()
-            kernels(stage.theta, part, self._images.inputs, self._images.labels, *there, losses)
+            kernels(stack.theta, part, self._images.inputs, self._images.labels, *there, losses)
             total += part
         for name in self._frozen:
             self._flat.view(total, name).zero_()
         return total
 
-    def scores(self, models: Sequence[Exam], inputs: Tensor, images: Tensor) -> Tensor:
+    def scores(self, models: Sequence[EvalTask], inputs: Tensor, images: Tensor) -> Tensor:
         """See `Scoring`."""
         theta = torch.zeros(len(models), self._flat.width, device=self._device)
-        for row, exam in zip(theta, models, strict=True):
-            self._flat.fill(row, exam.params)
+        for row, task in zip(theta, models, strict=True):
+            self._flat.fill(row, task.params)
         found: list[Tensor] = []
         for some in torch.split(images, EXAM_CHUNK):
             index = F.pad(some, (0, _eights(len(some)) - len(some))).expand(len(models), -1).contiguous()
@@ -157,22 +157,22 @@ class GraphTrainer:
             self._gradients[models, images] = made
         return self._gradients[models, images]
 
-    def _step(self, stage: Stage, recipe: Recipe) -> Step:
-        key = len(stage.theta), recipe
+    def _step(self, stack: ModelStack, recipe: Recipe) -> Step:
+        key = len(stack.theta), recipe
         if key not in self._steps:
             with _CAPTURING:
-                self._steps[key] = self._made(stage, recipe)
+                self._steps[key] = self._made(stack, recipe)
         return self._steps[key]
 
-    def _made(self, stage: Stage, recipe: Recipe) -> Step:
+    def _made(self, stack: ModelStack, recipe: Recipe) -> Step:
         models, images = recipe.models, recipe.images
         index = torch.zeros(models, images, dtype=torch.int64, device=self._device)
         share = torch.zeros(models, images, device=self._device)
         awake = torch.zeros(models, dtype=torch.uint8, device=self._device)
         losses = torch.zeros(models, device=self._device)
-        slopes = self._slopes[len(stage.theta)][:models]
+        slopes = self._slopes[len(stack.theta)][:models]
         theta, velocity, masks, received = (
-            rows[:models] for rows in (stage.theta, stage.velocity, stage.masks, stage.received)
+            rows[:models] for rows in (stack.theta, stack.velocity, stack.masks, stack.received)
         )
         pulled = received if recipe.mu else None
         descent = Descent(velocity, masks, awake, recipe.lr, recipe.momentum, recipe.l2, recipe.mu, pulled)

@@ -6,106 +6,103 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from feddst.clients.task import Failure
 from feddst.core import ClientState, Key, Masks, Place, SparseSum, Stack, count_active, packed, positions_of
-from feddst.engines.base import Cohort, Receipt, Tally
+from feddst.engines.base import Sink
 from feddst.engines.stacked.audit import audit
 from feddst.engines.stacked.bundle import bundled
 from feddst.engines.stacked.columns import Columns
 from feddst.engines.stacked.feedback import Left, add_kept, keeping, left_out
 from feddst.engines.stacked.share import Share
-from feddst.engines.stacked.slots import Seat
 from feddst.engines.stacked.trainer import Trained
 from feddst.engines.stacked.transport import carried, correct
 from feddst.errors import ExcessError, TrainingError
-from feddst.wire import Asked, WireConfig
+from feddst.wire import ClientResult, Reference, WireConfig
 from feddst.wire.codecs import codec_named
 from feddst.wire.masks import encode_masks
 from feddst.wire.payload import payload_size, refuse_large
-from feddst.wire.update import LARGEST_TERM
+from feddst.wire.update import LARGEST_TERM, check_change
 
 
 @dataclass(frozen=True)
 class Arrived:
-    """Weights and reports of a stage's members as they arrive, [M, width] each, and what is left out, by their rows."""
+    """Weights and reports of a stack's members as they arrive, [M, width] each, and what is left out, by their rows."""
 
     theta: Tensor
     reports: Mapping[str, Tensor]
     left: Mapping[int, Left]
 
 
-class Tallies:
-    """Adds up what cohorts send, as groups of their members finish."""
+class PartialSums:
+    """Adds up what clients send, as groups of them finish: a sum for all who were sent the same."""
 
-    def __init__(self, cohorts: Sequence[Cohort], columns: Columns) -> None:
-        self._cohorts = cohorts
+    def __init__(self, sink: Sink, columns: Columns) -> None:
+        self._sink = sink
         self._columns = columns
-        self._totals = [
-            SparseSum(cohort.reference.broadcast.masks, cohort.reference.positions, count_holders=cohort.count_holders)
-            for cohort in cohorts
-        ]
-        self._receipts: list[dict[int, Receipt | Failure]] = [{} for _ in cohorts]
-        self._failures: dict[int, TrainingError] = {}
+        self._sums: dict[Reference, tuple[int, SparseSum]] = {}
+        self._failed: set[Reference] = set()
 
     def take(self, trained: Trained) -> None:
-        """Add up what these members send."""
+        """Add up what these clients send, and hand over what is known of each."""
         for row, error in trained.failures.items():
-            seat = trained.seats[row]
-            self._receipts[seat.cohort][seat.place] = Failure(str(error), diverged=True)
+            self._sink.result(trained.indices[row], ClientResult.failed(str(error), diverged=True))
         for shares in self._shares(trained):
-            arrived = _arrived(list(shares.values()))
-            for number, share in shares.items():
+            arrived = _arrived(shares)
+            for share in shares:
                 try:
-                    self._take(number, share, arrived)
+                    self._take(share, arrived)
                 except TrainingError as error:
-                    self._failures[number] = error
+                    self._failed.add(share.sent)
+                    self._sink.failed(trained.indices[share.rows[0]], error)
 
-    def _shares(self, trained: Trained) -> list[dict[int, Share]]:
-        """The members of each cohort that can go on, by its number; those with the same wire together."""
-        rows: dict[int, list[int]] = {}
-        for row, seat in enumerate(trained.seats):
-            if seat.cohort not in self._failures and row not in trained.failures:
-                rows.setdefault(seat.cohort, []).append(row)
+    def hand_in(self) -> None:
+        """Hand in the sums, when all clients have been taken."""
+        for sent, (index, total) in self._sums.items():
+            if sent not in self._failed:
+                self._sink.partial(index, total)
+
+    def _shares(self, trained: Trained) -> list[list[Share]]:
+        """Those who were sent the same and can go on; shares with the same wire together."""
+        rows: dict[Reference, list[int]] = {}
+        for row, task in enumerate(trained.tasks):
+            if task.sent not in self._failed and row not in trained.failures:
+                rows.setdefault(task.sent, []).append(row)
         everybody = [row for mine in rows.values() for row in mine]
         index = torch.tensor(everybody, dtype=torch.int64, device=self._columns.device)
         parts = index.split_with_sizes([len(mine) for mine in rows.values()])
-        shares: dict[WireConfig, dict[int, Share]] = {}
-        for (number, mine), part in zip(rows.items(), parts, strict=True):
-            cohort = self._cohorts[number]
-            shares.setdefault(cohort.wire, {})[number] = Share(cohort, trained, mine, part, self._columns)
+        shares: dict[WireConfig, list[Share]] = {}
+        for mine, part in zip(rows.values(), parts, strict=True):
+            share = Share(trained, mine, part, self._columns)
+            shares.setdefault(share.wire, []).append(share)
         return list(shares.values())
 
-    def _take(self, number: int, share: Share, arrived: Arrived) -> None:
+    def _take(self, share: Share, arrived: Arrived) -> None:
         stacks = _stacks(share, arrived)
         refused = _refused(share, stacks, arrived)
-        self._receipts[number] |= refused
+        for row, result in refused.items():
+            self._sink.result(share.trained.indices[row], result)
         if refused:
             share = share.without(refused)
             if not share.rows:
                 return
             stacks = _stacks(share, arrived)
+        index = share.trained.indices[share.rows[0]]
+        if share.sent not in self._sums:
+            empty = self._sink.empty_sum(index)
+            assert isinstance(empty, SparseSum)  # other aggregators are for other engines, as `make_engine` sees to it
+            self._sums[share.sent] = index, empty
+        _, total = self._sums[share.sent]
         for i, stack in enumerate(stacks):
-            self._totals[number].add_stack(stack, updates=len(share.rows) if i == 0 else 0)
-        receipts = keeping(arrived.left, share.rows, [_receipt(share, row) for row in share.rows])
-        if share.cohort.audited:
-            receipts = audit(share, stacks, receipts)
-        for seat, receipt in zip(share.seats, receipts, strict=True):
-            self._receipts[number][seat.place] = receipt
-
-    def result(self) -> list[Tally]:
-        """One for each cohort, when all of its members have been taken."""
-        return [self._result(number) for number in range(len(self._cohorts))]
-
-    def _result(self, number: int) -> Tally:
-        if number in self._failures:
-            return Tally(self._totals[number], [], self._failures[number])
-        receipts = self._receipts[number]
-        return Tally(self._totals[number], [receipts[place] for place in range(len(self._cohorts[number].members))])
+            total.add_stack(stack, updates=len(share.rows) if i == 0 else 0)
+        results = keeping(arrived.left, share.rows, [_receipt(share, row) for row in share.rows])
+        if share.encoder.audited:
+            results = audit(share, stacks, results)
+        for row, result in zip(share.rows, results, strict=True):
+            self._sink.result(share.trained.indices[row], result)
 
 
 def _arrived(shares: Sequence[Share]) -> Arrived:
     """Everything that they send, all with the same wire, and what has not arrived of it, where they keep that."""
-    trained, wire = shares[0].trained, shares[0].cohort.wire
+    trained, wire = shares[0].trained, shares[0].wire
     codec = codec_named(wire.values, "wire.values")
     bundles = [] if codec.elementwise and not wire.feedback else bundled(shares)
     if wire.feedback:
@@ -121,8 +118,8 @@ def _arrived(shares: Sequence[Share]) -> Arrived:
 
 def _stacks(share: Share, arrived: Arrived) -> list[Stack]:
     """What a share's members send, as the server takes it in: weights, reports, buffers."""
-    stage, layout, flat = share.trained.stage, share.layout, share.flat
-    weights = [_weight(seat) for seat in share.seats]
+    stack, layout, flat = share.trained.stack, share.layout, share.flat
+    weights = [task.largest_weight for task in share.tasks]
     stacks = [_weights_of(share, arrived.theta, weights)] if layout.params else []
     for kind, values in arrived.reports.items():
         places: dict[Key, Place] = {
@@ -133,7 +130,7 @@ def _stacks(share: Share, arrived: Arrived) -> list[Stack]:
         if places:
             stacks.append(Stack(share.of(values), weights, places))
     for field in layout.buffers:
-        values = share.of(stage.buffers[field.name]).reshape(len(share.rows), -1).double()
+        values = share.of(stack.buffers[field.name]).reshape(len(share.rows), -1).double()
         key = (field.group, field.name)
         stacks.append(Stack(values, weights, {key: Place(0, torch.Size(field.shape), field.dtype)}))
     return stacks
@@ -144,13 +141,13 @@ def _weights_of(share: Share, arrived: Tensor, weights: Sequence[int]) -> Stack:
     theta = share.of(arrived)
     correct(share, theta)
     own = any(share.trained.changed[row] for row in share.rows)
-    if not own and not share.seats[0].plan.own_layers and share.cohort.reference.active:
-        return Stack(theta[:, share.sent], weights, _kept_places(share))
+    if not own and not share.tasks[0].plan.own_layers and share.sent.active:
+        return Stack(theta[:, share.sent_columns], weights, _kept_places(share))
     places: dict[Key, Place] = {}
     for field in share.layout.params:
         start, masked = share.flat.starts[field.name], field.name in share.sparse
         places[field.group, field.name] = Place(start, torch.Size(field.shape), field.dtype, masked)
-    return Stack(theta, weights, places, share.of(share.trained.stage.masks) if own else None)
+    return Stack(theta, weights, places, share.of(share.trained.stack.masks) if own else None)
 
 
 def _kept_places(share: Share) -> dict[Key, Place]:
@@ -158,19 +155,19 @@ def _kept_places(share: Share) -> dict[Key, Place]:
     places: dict[Key, Place] = {}
     start = 0
     for field in share.layout.params:
-        kept = share.cohort.reference.active.get(field.name)
+        kept = share.sent.active.get(field.name)
         place = Place(start, torch.Size(field.shape), field.dtype, kept is not None, kept)
         places[field.group, field.name], start = place, place.columns.stop
     return places
 
 
-def _refused(share: Share, stacks: Sequence[Stack], arrived: Arrived) -> dict[int, Receipt]:
-    """Receipts for updates that hold what no server would take, by their senders' places."""
+def _refused(share: Share, stacks: Sequence[Stack], arrived: Arrived) -> dict[int, ClientResult]:
+    """What comes of updates that hold what no server would take, by their senders' rows."""
     peaks = zip(*(stack.peaks for stack in stacks), strict=True)
     far = _far(share, arrived)
-    refused: dict[int, Receipt] = {}
-    for i, (row, seat, each) in enumerate(zip(share.rows, share.seats, peaks, strict=True)):
-        limit = LARGEST_TERM / _weight(seat)
+    refused: dict[int, ClientResult] = {}
+    for i, (row, task, each) in enumerate(zip(share.rows, share.tasks, peaks, strict=True)):
+        limit = LARGEST_TERM / task.largest_weight
         if i in far or not all(peak < limit for peak in each):
             named = {
                 f"{name} of {group}": stack.values[i, place.columns]
@@ -179,16 +176,15 @@ def _refused(share: Share, stacks: Sequence[Stack], arrived: Arrived) -> dict[in
             }
             try:
                 refuse_large(named, limit)
-                asked = Asked(share.cohort.reference.on_cpu(), seat.plan, seat.client, _weight(seat), share.cohort.wire)
-                asked.check_change(*_packed(share, i, arrived.theta))
+                check_change(task.read_as(task.sent.on_cpu()), *_packed(share, i, arrived.theta))
             except ExcessError as error:
-                refused[seat.place] = replace(_receipt(share, row), weight=0, refusal=str(error))
+                refused[row] = replace(_receipt(share, row), weight=0, failure=str(error), diverged=True)
     return refused
 
 
 def _far(share: Share, arrived: Arrived) -> set[int]:
     """Which of them may hold weights too far from those that were sent, as far as norms tell."""
-    times, sent = share.cohort.wire.max_change, share.cohort.reference.norm
+    times, sent = share.wire.max_change, share.sent.norm
     if not times or not share.layout.params:
         return set()
     lengths = torch.linalg.vector_norm(share.of(arrived.theta).float(), dim=1).tolist()
@@ -204,35 +200,38 @@ def _packed(share: Share, i: int, theta: Tensor) -> tuple[dict[str, Tensor], Mas
     return found, masks if share.trained.changed[row] else None
 
 
-def _receipt(share: Share, row: int) -> Receipt:
+def _receipt(share: Share, row: int) -> ClientResult:
     trained, layout = share.trained, share.layout
-    seat, mask_bytes, own = trained.seats[row], 0, None
-    masks = share.masks(row) if trained.changed[row] or seat.plan.own_layers else {}
+    task, mask_bytes, own = trained.tasks[row], 0, None
+    masks = share.masks(row) if trained.changed[row] or task.plan.own_layers else {}
     if trained.changed[row]:
         own = count_active(masks)
         mask_bytes = len(_mask_section(share, masks))
     values = share.value_bytes if own is None else share.bytes_of(own)
     size = payload_size(layout, mask_bytes, values)
-    return Receipt(size, mask_bytes, _weight(seat), trained.losses[row], _state(share, row, masks), own)
+    return ClientResult(
+        state=_state(share, row, masks),
+        loss=trained.losses[row],
+        size=size,
+        mask_bytes=mask_bytes,
+        weight=task.largest_weight,
+        own=own,
+    )
 
 
 def _mask_section(share: Share, masks: Masks) -> bytes:
-    layout, facts = share.layout, share.cohort.reference.facts.on_cpu
+    layout, facts = share.layout, share.sent.facts.on_cpu
     if not any(field.name in masks for field in layout.params):
         return b""
-    return encode_masks(masks, layout, share.cohort.wire.mask, facts.masks, facts.positions)[1]
+    return encode_masks(masks, layout, share.wire.mask, facts.masks, facts.positions)[1]
 
 
 def _state(share: Share, row: int, masks: Masks) -> ClientState:
     """What a client keeps."""
-    seat, stage = share.trained.seats[row], share.trained.stage
-    if not seat.plan.keep and not seat.plan.own_layers:
-        return seat.state
-    own = {name: share.flat.view(stage.theta[row : row + 1], name)[0].cpu().clone() for name in sorted(seat.plan.keep)}
-    for step in seat.plan.steps:
+    task, stack = share.trained.tasks[row], share.trained.stack
+    if not task.plan.keep and not task.plan.own_layers:
+        return task.state
+    own = {name: share.flat.view(stack.theta[row : row + 1], name)[0].cpu().clone() for name in sorted(task.plan.keep)}
+    for step in task.plan.steps:
         own |= step.keeps(masks)
-    return replace(seat.state, tensors={**seat.state.tensors, **own})
-
-
-def _weight(seat: Seat) -> int:
-    return seat.plan.local.weight(len(seat.images))
+    return replace(task.state, tensors={**task.state.tensors, **own})

@@ -1,16 +1,15 @@
-"""Clients side by side: who sits where, and what they learn from."""
+"""Clients side by side: what they learn from, and whose tasks go together."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from feddst.core import Broadcast, ClientPlan, ClientState, Tensors
+from feddst.core import ClientData, ClientPlan, Examples
 from feddst.core.minibatches import Indices, cuts, orders
 from feddst.data import Dataset
-from feddst.engines.base import Cohort
+from feddst.wire import ClientTask
 
 PIECE = 5000
 """Images that are brought to a device together."""
@@ -22,6 +21,11 @@ class Images:
 
     inputs: Tensor
     labels: Tensor
+
+    def at(self, rows: Indices) -> Examples:
+        """Those in these rows."""
+        here = torch.from_numpy(rows).to(self.inputs.device)
+        return Examples(self.inputs[here], self.labels[here])
 
 
 def placed(dataset: Dataset, images: Tensor, device: torch.device) -> Tensor:
@@ -38,67 +42,43 @@ def placed(dataset: Dataset, images: Tensor, device: torch.device) -> Tensor:
     return inputs
 
 
-@dataclass(frozen=True)
-class Seat:
-    """One client's work in one round of one run.
+@dataclass(frozen=True, eq=False)
+class Rows(ClientData):
+    """Some rows of `Images`."""
 
-    `images` are rows of `Images`; `cohort` says of which cohort it is a member, and `place` where among its members.
-    """
+    rows: Indices
 
-    client: int
-    seed: int
-    broadcast: Broadcast
-    plan: ClientPlan
-    images: Indices
-    cohort: int
-    place: int
-    state: ClientState = field(default_factory=ClientState)
-    initial: Tensors = field(default_factory=dict)
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def load(self) -> Examples:
+        raise TypeError("these are loaded already")
 
     @property
-    def draw(self) -> tuple[int, int, int]:
-        """What its random draws are keyed by: seed, round, client."""
-        return self.seed, self.broadcast.round, self.client
-
-    def sequence(self) -> Indices:
-        """The images in the order in which each epoch sees them, [epochs, images]."""
-        return self.images[orders(len(self.images), self.plan.local, *self.draw)]
+    def indices(self) -> Indices:
+        return self.rows
 
 
-def seats_of(cohorts: Sequence[Cohort]) -> list[Seat]:
-    """Everybody who has work."""
-    return [
-        Seat(
-            client=member.client,
-            seed=cohort.seed,
-            broadcast=cohort.reference.broadcast,
-            plan=member.plan,
-            images=np.asarray(member.images),
-            cohort=number,
-            place=place,
-            state=member.state,
-            initial=cohort.initial,
-        )
-        for number, cohort in enumerate(cohorts)
-        for place, member in enumerate(cohort.members)
-    ]
+def sequence(task: ClientTask) -> Indices:
+    """A task's images in the order in which each epoch sees them, [epochs, images]."""
+    return task.data.indices[orders(len(task.data), task.plan.local, *task.draw)]
 
 
-def alike(seats: Sequence[Seat], most: int) -> list[list[Seat]]:
-    """Seats whose work differs in nothing but the number of epochs, at most so many together.
+def alike(tasks: Sequence[ClientTask], most: int) -> list[list[int]]:
+    """The indices of tasks whose plans differ in nothing but the number of epochs, at most so many together.
 
     Those with the most steps come first.
     """
-    kinds: list[tuple[ClientPlan, list[Seat]]] = []
-    for seat in seats:
-        known = next((members for plan, members in kinds if _alike(plan, seat.plan)), None)
+    kinds: list[tuple[ClientPlan, list[int]]] = []
+    for index, task in enumerate(tasks):
+        known = next((members for plan, members in kinds if _alike(plan, task.plan)), None)
         if known is None:
-            kinds.append((seat.plan, [seat]))
+            kinds.append((task.plan, [index]))
         else:
-            known.append(seat)
-    together: list[list[Seat]] = []
+            known.append(index)
+    together: list[list[int]] = []
     for _, members in kinds:
-        members.sort(key=_steps, reverse=True)
+        members.sort(key=lambda index: _steps(tasks[index]), reverse=True)
         together += [members[start : start + most] for start in range(0, len(members), most)]
     return together
 
@@ -107,5 +87,5 @@ def _alike(plan: ClientPlan, other: ClientPlan) -> bool:
     return plan == other or plan.lasting(other.local.epochs) == other
 
 
-def _steps(seat: Seat) -> int:
-    return seat.plan.local.epochs * len(cuts(len(seat.images), seat.plan.local.batch))
+def _steps(task: ClientTask) -> int:
+    return task.plan.local.epochs * len(cuts(len(task.data), task.plan.local.batch))

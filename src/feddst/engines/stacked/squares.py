@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from feddst.engines.stacked.model_stack import Stage
+from feddst.engines.stacked.model_stack import ModelStack
 
 
 @dataclass
@@ -18,9 +18,9 @@ class StackedSquares:
     steps: Tensor
 
     @classmethod
-    def of(cls, stage: Stage) -> "StackedSquares":
+    def of(cls, stack: ModelStack) -> "StackedSquares":
         """None yet."""
-        return cls(torch.zeros_like(stage.theta), torch.zeros(len(stage.theta), device=stage.theta.device))
+        return cls(torch.zeros_like(stack.theta), torch.zeros(len(stack.theta), device=stack.theta.device))
 
     def add(self, gradients: Tensor, awake: NDArray[np.bool_]) -> None:
         """One more step of the models that are `awake`, [M], with these gradients, [M, width]."""

@@ -12,12 +12,12 @@ from feddst.engines.stacked.trainer import Trained
 from feddst.wire import ValueCodec
 
 Carried = tuple[Tensor, dict[str, Tensor]]
-"""The weights and the reports of a stage's members as they arrive, [M, width] each."""
+"""The weights and the reports of a stack's members as they arrive, [M, width] each."""
 
 
 def carried(trained: Trained, bundles: Sequence[Bundle], codec: ValueCodec) -> Carried:
-    """What arrives of what the members of these bundles send, by the rows of the stage."""
-    theta, reports = trained.stage.theta, trained.reports
+    """What arrives of what the members of these bundles send, by the rows of the stack."""
+    theta, reports = trained.stack.theta, trained.reports
     if codec.elementwise:
         arrived, *others = codec.received([theta, *reports.values()], [])
         return arrived, dict(zip(reports, others, strict=True))
@@ -29,21 +29,21 @@ def carried(trained: Trained, bundles: Sequence[Bundle], codec: ValueCodec) -> C
 
 def correct(share: Share, theta: Tensor) -> None:
     """Make weights that arrive, [K, width], changes of the server's own, where the broadcast had them rounded."""
-    if share.cohort.correction is not None:
-        for name, added in share.cohort.correction.items():
-            held = share.flat.view(share.of(share.trained.stage.masks), name) if name in share.sparse else 1
+    if share.encoder.correction is not None:
+        for name, added in share.encoder.correction.items():
+            held = share.flat.view(share.of(share.trained.stack.masks), name) if name in share.sparse else 1
             share.flat.view(theta, name).add_(added * held)
 
 
 def _round(bundle: Bundle, codec: ValueCodec, theta: Tensor, reports: dict[str, Tensor]) -> None:
     """Write what arrives to the members' rows of `theta` and `reports`, [M, width] each."""
-    weights = bundle.of(bundle.stage.theta)
+    weights = bundle.of(bundle.stack.theta)
     before = bundle.received() if codec.relative else None
     changes = weights if before is None else weights.sub_(before)
     rows, flat = bundle.rows[:, 0], bundle.columns.flat
     told = [field for field in bundle.layout.coded if field.group != "params"]
     dense = [flat.view(bundle.trained.reports[field.group], field.name).flatten(1)[rows] for field in told]
-    draws = [generator(seat.seed, "update rounding", *seat.draw[1:]) for seat in bundle.seats if codec.random]
+    draws = [generator(task.seed, "update rounding", *task.draw[1:]) for task in bundle.tasks if codec.random]
     found = codec.received([*changes.split_with_sizes(list(bundle.counts), dim=1), *dense], draws)
     params, others = found[: len(bundle.counts)], found[len(bundle.counts) :]
     if params:

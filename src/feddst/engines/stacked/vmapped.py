@@ -14,7 +14,7 @@ from feddst.core import LocalTraining
 from feddst.core.minibatches import Indices
 from feddst.engines.stacked.flat import Flat
 from feddst.engines.stacked.lockstep import Lockstep
-from feddst.engines.stacked.model_stack import Stage
+from feddst.engines.stacked.model_stack import ModelStack
 from feddst.engines.stacked.slots import Images
 from feddst.errors import UnsupportedModelError
 from feddst.models import persistent_buffers
@@ -28,7 +28,7 @@ Gradients = tuple[dict[str, Tensor], Tensor]
 
 
 class VmapTrainer:
-    """Trains stages of any module that `vmap` can take.
+    """Trains stacks of any module that `vmap` can take.
 
     Models with equally many images in a step are one call; nothing is padded, so that BatchNorm sees what it should.
     """
@@ -39,38 +39,38 @@ class VmapTrainer:
         self._images = images
         self._used = used_parameters(module, images.inputs[:1])
 
-    def stage(self, models: int) -> Stage:
-        return Stage.empty(models, self._flat, self._images.inputs.device)
+    def stack(self, models: int) -> ModelStack:
+        return ModelStack.empty(models, self._flat, self._images.inputs.device)
 
-    def epochs(self, stage: Stage, steps: Lockstep, local: LocalTraining, mu: float) -> Tensor:
-        device = stage.theta.device
+    def epochs(self, stack: ModelStack, steps: Lockstep, local: LocalTraining, mu: float) -> Tensor:
+        device = stack.theta.device
         index = torch.from_numpy(steps.index).to(device)
         losses = torch.zeros(steps.lengths.shape, device=device)
         self._module.train()
         for step, lengths in enumerate(steps.lengths):
             for length in np.unique(lengths[lengths > 0]).tolist():
                 rows = _rows(lengths == length, device)
-                losses[step, rows] = self._step(stage, rows, index[step, rows, :length], local, mu)
+                losses[step, rows] = self._step(stack, rows, index[step, rows, :length], local, mu)
         return losses
 
-    def mean_gradient(self, stage: Stage, chosen: Sequence[Indices], temperature: float = 1.0) -> Tensor:
-        device, counts = stage.theta.device, np.array([len(images) for images in chosen])
-        total = torch.zeros_like(stage.theta)
+    def mean_gradient(self, stack: ModelStack, chosen: Sequence[Indices], temperature: float = 1.0) -> Tensor:
+        device, counts = stack.theta.device, np.array([len(images) for images in chosen])
+        total = torch.zeros_like(stack.theta)
         self._module.eval()
         for count in np.unique(counts).tolist():
             rows = _rows(counts == count, device)
             together = np.stack([images for images in chosen if len(images) == count])
             for images in torch.split(torch.from_numpy(together).to(device), CHUNK, dim=1):
-                found, _ = self._gradients(stage, rows, images, temperature)
+                found, _ = self._gradients(stack, rows, images, temperature)
                 for name, value in self._used_of(found).items():
                     # The mean over a chunk, times its share of all images.
                     self._flat.view(total, name)[rows] += value * (images.shape[1] / count)
         self._module.train()
         return total
 
-    def _step(self, stage: Stage, rows: Tensor | slice, images: Tensor, local: LocalTraining, mu: float) -> Tensor:
-        found, losses = self._gradients(stage, rows, images, 1.0)
-        theta, velocity, masks = stage.theta[rows], stage.velocity[rows], stage.masks[rows]
+    def _step(self, stack: ModelStack, rows: Tensor | slice, images: Tensor, local: LocalTraining, mu: float) -> Tensor:
+        found, losses = self._gradients(stack, rows, images, 1.0)
+        theta, velocity, masks = stack.theta[rows], stack.velocity[rows], stack.masks[rows]
         gradient = torch.zeros_like(theta)
         used = torch.zeros_like(theta[0], dtype=torch.uint8)
         for name, value in self._used_of(found).items():
@@ -78,22 +78,22 @@ class VmapTrainer:
             self._flat.view(used[None], name).fill_(1)
         step = torch.add(gradient, theta, alpha=local.l2)
         if mu:
-            step.add_(theta - stage.received[rows], alpha=mu)
+            step.add_(theta - stack.received[rows], alpha=mu)
         velocity.mul_(local.momentum).add_(step.mul_(masks * used))
         theta.sub_(velocity, alpha=local.lr)
         if not isinstance(rows, slice):
-            stage.theta[rows], stage.velocity[rows] = theta, velocity
+            stack.theta[rows], stack.velocity[rows] = theta, velocity
         return losses
 
-    def _gradients(self, stage: Stage, rows: Tensor | slice, images: Tensor, temperature: float) -> Gradients:
+    def _gradients(self, stack: ModelStack, rows: Tensor | slice, images: Tensor, temperature: float) -> Gradients:
         """images: rows of `Images`, [models, images]."""
-        params = {name: value[rows] for name, value in self._flat.views(stage.theta).items()}
-        buffers = {name: value[rows] for name, value in stage.buffers.items()}
+        params = {name: value[rows] for name, value in self._flat.views(stack.theta).items()}
+        buffers = {name: value[rows] for name, value in stack.buffers.items()}
         inputs, labels = self._images.inputs[images], self._images.labels[images]
         found = stacked_gradients(self._module, params, buffers, inputs, labels, temperature)
         if not isinstance(rows, slice):
             for name, value in buffers.items():
-                stage.buffers[name][rows] = value
+                stack.buffers[name][rows] = value
         return found
 
     def _used_of(self, gradients: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -25,7 +25,7 @@ from feddst.studies.reproduce.request import Source
 def borrowed(record: Record, figure: str) -> Record:
     """The record of a figure with those of its rows that are in a table's record, and without runs of the others."""
     config = figure_beside(record, figure)
-    made = {_meaning(row.config): row for row in record.rows if row.runs}
+    made = {_meaning(row.options): row for row in record.rows if row.runs}
     rows = tuple(_borrowed_row(config, row, made) for row in config.all_rows())
     if not any(row.runs for row in rows):
         raise CheckpointError(f"the record of {record.target} has no runs of {figure}")

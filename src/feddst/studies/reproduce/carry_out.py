@@ -124,7 +124,9 @@ def _described(config: Request, data: Dataset | None, changes: Mapping[str, Any]
 
 
 def _load(config: Request, rows: Sequence[PlannedRow]) -> Dataset:
-    wanted = next(row.unfinished[0].config.data for row in rows if row.unfinished).without_copies  # rows make their own
+    wanted = next(
+        row.unfinished[0].config.data for row in rows if row.unfinished
+    ).unaugmented  # rows make their own versions
     dataset = load(wanted)
     classes, found = config.classes, dataset.num_classes
     if config.data.dataset == "folder" and classes is not None and found != classes:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from feddst.errors import CheckpointError, FeddstError
-from feddst.runtime.config import RunConfig, affects, method_named
+from feddst.methods import why_idle
+from feddst.runtime.config import RunConfig, method_named
 from feddst.runtime.storage import occupied
 from feddst.studies.reproduce.carry_out import write_reports
 from feddst.studies.reproduce.record import (
@@ -54,9 +55,9 @@ def joined(records: Sequence[Record]) -> Record:
 
 def _joined_row(rows: Sequence[RecordedRow]) -> RecordedRow:
     made = [row for row in rows if row.runs] or rows[:1]
-    first = deciding(made[0].config)
+    first = deciding(made[0].options)
     for other in made[1:]:
-        also = deciding(other.config)
+        also = deciding(other.options)
         for name in first | also:
             one, two = first.get(name, "nothing"), also.get(name, "nothing")
             if one != two:
@@ -79,11 +80,12 @@ def deciding(config: Mapping[str, Any]) -> dict[str, Any]:
 
     What a record does not name was not an option yet: the runs had what is usual now.
     """
-    kinds = [method_named(str(config["method"]))]
+    options = plain_options(RunConfig()) | dict(config)
+    idle = why_idle(method_named(str(config["method"])), options)
     return {
         name: value
-        for name, value in (plain_options(RunConfig()) | dict(config)).items()
-        if affects(name, kinds) and name not in _FREE and not name.startswith("engine.")
+        for name, value in options.items()
+        if idle(name) is None and name not in _FREE and not name.startswith("engine.")
     }
 
 

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 from torch import nn
 
 from feddst.data import DataConfig, Dataset, Federation, federate, prepared
-from feddst.engines import make_engine
 from feddst.errors import TrainingError
 from feddst.runtime.config import RunConfig
 from feddst.runtime.lock import Lock
 from feddst.runtime.loop import play
 from feddst.runtime.run import Run
-from feddst.runtime.session import open_run
+from feddst.runtime.session import engine_of, open_run
 from feddst.studies.reproduce.plan import PlannedRow
 from feddst.studies.reproduce.progress import Listener, News, RowWatcher
 
@@ -72,9 +71,7 @@ class Player:
                 for run in row.unfinished:
                     held.enter_context(Lock(run.directory.path))
                 runs, module = self._open(row)
-                engine = held.enter_context(
-                    closing(make_engine(runs[0].config.engine, module, self._dataset, runs[0].config.local))
-                )
+                engine = held.enter_context(closing(engine_of(runs[0].config, module, self._dataset)))
                 play(runs, engine, RowWatcher(row, self._listener))
         except TrainingError as error:
             return TrainingError(f"{row.row.title}: {error}")

@@ -11,6 +11,7 @@ from typing import Any
 from feddst.errors import CheckpointError
 from feddst.options import flatten
 from feddst.runtime.metrics import GIB, Accounting, Row, counted_upload
+from feddst.runtime.old_names import named_now, renewed
 from feddst.runtime.storage import occupied, write_atomically
 from feddst.studies.comparison import Curve
 from feddst.studies.reproduce.plan import PlannedRow, PlannedRun
@@ -56,13 +57,21 @@ class RecordedRun(Curve[Point]):
 
 @dataclass(frozen=True)
 class RecordedRow:
-    """A row and its runs, one a seed; `value` is what a sweep gives the option that it varies."""
+    """A row and its runs, one a seed; `value` is what a sweep gives the option that it varies.
+
+    `config` is what was written, maybe by an earlier version; `options` are the same by today's names.
+    """
 
     name: str
     title: str
     value: float | None
     config: Mapping[str, Any]
     runs: tuple[RecordedRun, ...]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of its runs."""
+        return named_now(renewed(self.config))
 
     def best(self, cap_gib: float) -> dict[int, float]:
         """The best accuracy [%] under a cap, by seed, of the runs that have settled there."""

@@ -162,8 +162,8 @@ class Request:
         jpeg = ", a JPEG copy" if re.search("jpe?g", root, re.IGNORECASE) else ""
         data = self.run_config(self.all_rows()[0], 0).data
         versions = {self.run_config(row, 0).data.versions for row in self.all_rows()}
-        copies = versions.pop() if len(versions) == 1 else ""
-        return f"{self.data_title}{copy}{jpeg}, {data.clients} clients ({data.partition}){copies}{data.tested}"
+        several = versions.pop() if len(versions) == 1 else ""
+        return f"{self.data_title}{copy}{jpeg}, {data.clients} clients ({data.partition}){several}{data.tested}"
 
 
 def rising(caps: Sequence[float]) -> bool:

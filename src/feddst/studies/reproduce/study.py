@@ -27,6 +27,7 @@ from typing import Any
 from feddst.errors import OptionError
 from feddst.options import dotted, hint, one_of, updated
 from feddst.runtime.config import RunConfig, refuse_ineffective
+from feddst.runtime.old_names import old_in, renewed, say
 from feddst.runtime.presets import Row, preset_options
 from feddst.studies.reproduce.record import STUDY
 from feddst.studies.reproduce.request import Request, rising
@@ -108,7 +109,7 @@ class StudyConfig(Request):
 
     def check_row(self, row: Row) -> None:
         with _named(f"study {self.target}: rows.{row.name}"):
-            refuse_ineffective([row.method], row.own)
+            refuse_ineffective([self.run_config(row, 0)], row.own)
             super().check_row(row)
 
 
@@ -135,7 +136,24 @@ def read_study(path: Path) -> dict[str, Any]:
         _check_options(content.get("options", {}))
         _check_against(content, rows)
         preset_of(content)
+        _renew(content, path)
     return content
+
+
+def _renew(content: dict[str, Any], path: Path) -> None:
+    """Give options of earlier versions today's names."""
+    tables = [table for table in (content, *content["rows"].values()) if "options" in table]
+    for table in tables:
+        table["options"] = dotted(table["options"])
+    say(str(path), [line for table in tables for line in old_in(table["options"])])
+    shared = content.get("options", {})
+    usual = shared.get("method", preset_of(content).get("method", RunConfig.method))
+    methods = [row.get("options", {}).get("method", usual) for row in content["rows"].values()]
+    of_all = renewed({name: value for name, value in shared.items() if name != "method"} | {"methods": methods})
+    for table in tables:
+        table["options"] = renewed(table["options"])
+    if "options" in content:
+        content["options"] |= {name: value for name, value in of_all.items() if name != "methods"}
 
 
 def preset_of(content: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
 if TYPE_CHECKING:
-    from feddst.flower.message_client import Post
+    from feddst.flower.message_client import MessageClient
 
 POLL = 0.1
 DEADLINE = 120.0
@@ -76,24 +76,24 @@ def flower_evaluate(grid: Grid, rounds: int) -> list[Round]:
 
 def own(grid: Grid, rounds: int) -> list[Round]:
     """Our loop: send, and fetch answers as they come."""
-    from feddst.flower.message_client import Post  # here, as clients, which are timed too, have no need of it
+    from feddst.flower.message_client import MessageClient  # here: clients, which are timed too, do not need it
 
-    post = Post(grid)
-    return [own_round(grid, post, number) for number in range(rounds)]
+    messages = MessageClient(grid)
+    return [own_round(grid, messages, number) for number in range(rounds)]
 
 
-def own_round(grid: Grid, post: "Post", number: int) -> Round:
+def own_round(grid: Grid, messages: "MessageClient", number: int) -> Round:
     began = time.time()
     content = RecordDict({"arrays": arrays(), "config": ConfigRecord({"round": number})})
-    waiting = set(post.send([Message(content, node, MessageType.TRAIN) for node in grid.get_node_ids()]))
+    waiting = set(messages.send([Message(content, node, MessageType.TRAIN) for node in grid.get_node_ids()]))
     clients: list[float] = []
     while waiting and time.time() < began + DEADLINE:
-        for answer in itertools.chain.from_iterable(post.collect(waiting)):
+        for answer in itertools.chain.from_iterable(messages.collect(waiting)):
             waiting.discard(answer.name)
             if answer.message is not None and answer.message.has_content():
                 clients.append(cast(float, answer.message.content["metrics"]["began"]) - began)
         if waiting:
-            post.pause()
+            messages.pause()
     return Round(time.time() - began, tuple(clients))
 
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feddst.core import InitialModel, Layer, ServerState, SparseSum, Update, count_active, packed, positions_of
-from feddst.methods import Adaptive, FedDST, FedDSTAdam
-from feddst.methods.feddst import Ballot, by_votes
+from feddst.methods import Adaptive, FedDST, ServerOptimizer
+from feddst.methods.feddst import MaskMerge, by_votes
 from feddst.sparsity import Sparsity
 
 Grown = Literal["holders", "all"]
@@ -17,7 +17,7 @@ Keep = Literal["largest", "most-held"]
 
 
 def method(grown: Grown, keep: Keep) -> FedDST:
-    return FedDST(sparsity=Sparsity(0.5, "uniform"), ballot=Ballot(grown, keep))
+    return FedDST(sparsity=Sparsity(0.5, "uniform"), merge=MaskMerge(grown, keep))
 
 
 def begun(one: FedDST, weights: list[float]) -> ServerState:
@@ -62,11 +62,11 @@ def test_what_only_some_have_grown_enters_by_their_share() -> None:
 
 def test_an_adaptive_server_steps_as_if_the_others_had_sent_zeros() -> None:
     """One client of twenty has grown a weight; with a mask of all weights, the others send it too, as 0."""
-    adaptive = Adaptive(lr=1.0)
+    adaptive, adam = Adaptive(lr=1.0), ServerOptimizer("adam")
     after = []
     for one, held in (
-        (FedDSTAdam(sparsity=Sparsity(0.5, "uniform"), adaptive=adaptive, ballot=Ballot("all")), False),
-        (FedDSTAdam(sparsity=Sparsity(0.5, "uniform"), adaptive=adaptive), True),
+        (FedDST(sparsity=Sparsity(0.5, "uniform"), server=adam, adaptive=adaptive, merge=MaskMerge("all")), False),
+        (FedDST(sparsity=Sparsity(0.5, "uniform"), server=adam, adaptive=adaptive), True),
     ):
         state = begun(one, [3.0, 2.0, 0.5, 0.25])
         total = SparseSum(state.masks)

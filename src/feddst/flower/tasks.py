@@ -1,4 +1,4 @@
-"""What a client is told beside the broadcast, as JSON: written by a server, read by a client that does not trust it."""
+"""What a task asks, as JSON: written by a server, read by a client that does not trust it."""
 
 import dataclasses
 import json
@@ -6,7 +6,6 @@ import math
 import re
 import types
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -16,45 +15,40 @@ from feddst.core.keys import LARGEST_SEED
 from feddst.core.step import STEPS
 from feddst.errors import OptionError, WireError
 from feddst.options import validate
-from feddst.wire import WireConfig
+from feddst.wire import ClientTask, Message, WireConfig
 
 MOST_BYTES = 2**20
 _NAME = re.compile("[0-9a-z]{1,64}")
+_ASKED: Mapping[str, Any] = {"run": str, "client": int, "seed": int, "plan": ClientPlan, "wire": WireConfig}
 
 
-@dataclass(frozen=True)
-class Orders:
-    """`run` names the run, for what a client keeps from one round to the next; see `Assignment` for the rest."""
+def write_task(run: str, task: ClientTask) -> str:
+    """What a task asks, as one line of JSON; equal tasks give equal lines.
 
-    run: str
-    client: int
-    seed: int
-    plan: ClientPlan
-    wire: WireConfig
+    `run` names the run, for what a client keeps from one round to the next.
+    """
+    asked = {"run": run, **{name: getattr(task, name) for name in _ASKED if name != "run"}}
+    return json.dumps(_plain(asked), sort_keys=True, separators=(",", ":"))
 
 
-def write_orders(orders: Orders) -> str:
-    """Orders as one line of JSON; equal orders give equal lines."""
-    return json.dumps(_plain(orders), sort_keys=True, separators=(",", ":"))
-
-
-def read_orders(text: str) -> Orders:
-    """The orders in a text; raises `WireError` if there is anything else in it."""
+def read_task(text: str, message: Message) -> tuple[str, ClientTask]:
+    """The run and the task that a text names, with its message; raises `WireError` if there is anything else in it."""
     if len(text) > MOST_BYTES:
-        raise WireError(f"orders have {len(text)} characters, at most {MOST_BYTES} are read")
+        raise WireError(f"a task has {len(text)} characters, at most {MOST_BYTES} are read")
     try:
-        orders = _typed(json.loads(text), Orders, "orders")
-        validate(orders.wire)
-        orders.wire.check()
-        validate(orders.plan.local)
-        for step in orders.plan.steps:
+        asked = _entries(json.loads(text), _ASKED, "task")
+        run: str = asked.pop("run")
+        task = ClientTask(message=message, **asked)
+        validate(task.wire)
+        task.wire.check()
+        validate(task.plan.local)
+        for step in task.plan.steps:
             step.check()
     except (ValueError, OverflowError, RecursionError, OptionError) as error:
-        raise WireError(f"these orders cannot be carried out: {error}") from None
-    assert isinstance(orders, Orders)
-    if not _NAME.fullmatch(orders.run) or not 0 <= orders.seed <= LARGEST_SEED or orders.client < 0:
-        raise WireError(f"orders for client {orders.client} of run {orders.run[:40]!r}, seed {orders.seed}")
-    return orders
+        raise WireError(f"this task cannot be carried out: {error}") from None
+    if not _NAME.fullmatch(run) or not 0 <= task.seed <= LARGEST_SEED or task.client < 0:
+        raise WireError(f"a task for client {task.client} of run {run[:40]!r}, seed {task.seed}")
+    return run, task
 
 
 def _plain(value: Any) -> Any:
@@ -110,10 +104,14 @@ def _step(value: Any, name: str) -> Any:
 
 def _record(value: Any, kind: Any, name: str) -> Any:
     hints = _hints(kind)
-    names = {field.name for field in dataclasses.fields(kind)}
-    if not isinstance(value, dict) or value.keys() != names:
-        raise ValueError(f"{name} has other entries than {', '.join(sorted(names))}")
-    return kind(**{key: _typed(item, hints[key], f"{name}.{key}") for key, item in value.items()})
+    return kind(**_entries(value, {field.name: hints[field.name] for field in dataclasses.fields(kind)}, name))
+
+
+def _entries(value: Any, kinds: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The entries of a table that must have just these, each of its kind."""
+    if not isinstance(value, dict) or value.keys() != kinds.keys():
+        raise ValueError(f"{name} has other entries than {', '.join(sorted(kinds))}")
+    return {key: _typed(item, kinds[key], f"{name}.{key}") for key, item in value.items()}
 
 
 @lru_cache

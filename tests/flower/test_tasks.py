@@ -1,4 +1,4 @@
-"""Orders as JSON: nothing is lost on the way, and nothing but orders is read."""
+"""What a task asks, as JSON: nothing is lost on the way, and nothing else is read."""
 
 import json
 from collections.abc import Iterator
@@ -13,8 +13,8 @@ from feddst.clients.steps import Growth, InitialPruning, LotteryPruning, Proxima
 from feddst.clients.steps.initial_pruning import MOST_ROUNDS
 from feddst.core import ClientPlan, LocalTraining
 from feddst.errors import WireError
-from feddst.flower.orders import MOST_BYTES, Orders, read_orders, write_orders
-from feddst.wire import WireConfig
+from feddst.flower.tasks import MOST_BYTES, read_task, write_task
+from feddst.wire import ClientTask, Message, WireConfig
 
 whole = st.integers(0, 2**40)
 positive = st.integers(1, 2**40)
@@ -78,9 +78,9 @@ wire = st.builds(
     packing=st.sampled_from(["plain", "deflate"]),
     remember=whole,
 )
-any_orders = st.builds(
-    Orders, run=st.from_regex("[0-9a-f]{1,24}", fullmatch=True), client=whole, seed=whole, plan=plan, wire=wire
-)
+MESSAGE = Message(b"broadcast")
+runs = st.from_regex("[0-9a-f]{1,24}", fullmatch=True)
+tasks = st.builds(ClientTask, client=whole, seed=whole, plan=plan, message=st.just(MESSAGE), wire=wire)
 anything = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
@@ -88,17 +88,13 @@ anything = st.recursive(
 )
 
 GROWING = Readjust(1, {"a.weight": 3}, {"a.weight": 9})
-EXAMPLE = Orders(
-    "ab12",
-    3,
-    7,
-    ClientPlan(LocalTraining(), (GROWING, Proximal(), LotteryPruning(0.5, 0.1, 0.2, {"a.weight": 2}), Report("sign"))),
-    WireConfig(),
-)
+STEPS = (GROWING, Proximal(), LotteryPruning(0.5, 0.1, 0.2, {"a.weight": 2}), Report("sign"))
+RUN, TASK = "ab12", ClientTask(3, 7, ClientPlan(LocalTraining(), STEPS), MESSAGE)
+EXAMPLE = write_task(RUN, TASK)
 
 
 def tree() -> dict[str, Any]:
-    return cast(dict[str, Any], json.loads(write_orders(EXAMPLE)))
+    return cast(dict[str, Any], json.loads(EXAMPLE))
 
 
 def places(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -120,50 +116,62 @@ def changed(path: tuple[Any, ...], value: Any) -> str:
     return json.dumps(whole)
 
 
+def read(text: str) -> tuple[str, ClientTask]:
+    return read_task(text, MESSAGE)
+
+
+def asked(task: ClientTask) -> tuple[Any, ...]:
+    """All of a task that is told."""
+    return task.client, task.seed, task.plan, task.wire
+
+
 @settings(max_examples=40)
-@given(any_orders)
-def test_orders_come_through(orders: Orders) -> None:
-    text = write_orders(orders)
-    assert read_orders(text) == orders
-    assert write_orders(read_orders(text)) == text
+@given(runs, tasks)
+def test_tasks_come_through(run: str, task: ClientTask) -> None:
+    text = write_task(run, task)
+    name, found = read(text)
+    assert (name, *asked(found)) == (run, *asked(task))
+    assert found.message is MESSAGE
+    assert (len(found.data), found.state.empty, found.initial) == (0, True, {})
+    assert write_task(name, found) == text
     assert "\n" not in text
 
 
 @pytest.mark.parametrize("change", [{"rounds": 0}, {"rounds": MOST_ROUNDS + 1}, {"every": 0}, {"in_a_row": 0}])
 def test_a_first_stage_without_end_is_refused(change: dict[str, Any]) -> None:
     settle = replace(InitialPruning(rounds=9, every=3, prunable=0.3, times={}, constant=1.0), **change)
-    text = write_orders(Orders("r", 0, 0, ClientPlan(LocalTraining(), (settle,)), WireConfig()))
+    text = write_task("r", ClientTask(0, 0, ClientPlan(LocalTraining(), (settle,)), MESSAGE))
     with pytest.raises(WireError, match="initial pruning lasts"):
-        read_orders(text)
+        read(text)
 
 
-def test_equal_orders_are_equal_lines() -> None:
+def test_equal_tasks_are_equal_lines() -> None:
     some = [ClientPlan(LocalTraining(), keep=frozenset(names)) for names in (("a", "b", "c"), ("c", "b", "a"))]
-    one, two = (write_orders(Orders("r", 0, 0, each, WireConfig())) for each in some)
+    one, two = (write_task("r", ClientTask(0, 0, each, MESSAGE)) for each in some)
     assert one == two
 
 
 @given(st.sampled_from(list(places(tree()))), anything)
 def test_something_else_in_one_place_is_refused_or_means_what_it_says(path: tuple[Any, ...], value: Any) -> None:
     try:
-        found = read_orders(changed(path, value))
+        found = read(changed(path, value))
     except WireError:
         return
     said = json.loads(changed(path, value))
     said["plan"]["keep"] = sorted(set(said["plan"]["keep"]))
-    assert json.loads(write_orders(found)) == said
+    assert json.loads(write_task(*found)) == said
 
 
 @given(anything)
 def test_other_json_is_refused(value: Any) -> None:
     with pytest.raises(WireError):
-        read_orders(json.dumps(value))
+        read(json.dumps(value))
 
 
 @given(st.text() | st.binary().map(lambda noise: noise.decode("latin-1")))
 def test_noise_is_refused(text: str) -> None:
     with pytest.raises(WireError):
-        read_orders(text)
+        read(text)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +223,7 @@ def test_noise_is_refused(text: str) -> None:
 )
 def test_what_makes_no_sense_is_refused(path: tuple[str, ...], value: Any) -> None:
     with pytest.raises(WireError):
-        read_orders(changed(path, value))
+        read(changed(path, value))
 
 
 @pytest.mark.parametrize("path", [path for path in places(tree()) if isinstance(path[-1], str)])
@@ -226,10 +234,10 @@ def test_nothing_may_be_missing(path: tuple[Any, ...]) -> None:
         node = node[key]
     del node[path[-1]]
     if path[-1] == "a.weight":  # a table of layers may have any
-        assert read_orders(json.dumps(whole)).run == EXAMPLE.run
+        assert read(json.dumps(whole))[0] == RUN
         return
     with pytest.raises(WireError, match=r"has other entries than|is a step that is not known here"):
-        read_orders(json.dumps(whole))
+        read(json.dumps(whole))
 
 
 @pytest.mark.parametrize(
@@ -238,20 +246,20 @@ def test_nothing_may_be_missing(path: tuple[Any, ...]) -> None:
         "",
         "[" * 100_000,
         '{"run":' * 100_000,
-        write_orders(EXAMPLE) + " x",
-        write_orders(EXAMPLE)[:-1],
-        write_orders(EXAMPLE).replace("0.01", "1" + "0" * 5000),
-        write_orders(EXAMPLE).replace("0.01", "1e999"),
+        EXAMPLE + " x",
+        EXAMPLE[:-1],
+        EXAMPLE.replace("0.01", "1" + "0" * 5000),
+        EXAMPLE.replace("0.01", "1e999"),
     ],
     ids=["empty", "lists in lists", "tables in tables", "more", "cut short", "a long number", "a large number"],
 )
-def test_text_that_is_not_orders_is_refused(text: str) -> None:
+def test_text_that_is_no_task_is_refused(text: str) -> None:
     with pytest.raises(WireError):
-        read_orders(text)
+        read(text)
 
 
 def test_long_text_is_not_even_read() -> None:
-    padded = write_orders(EXAMPLE) + " " * MOST_BYTES
+    padded = EXAMPLE + " " * MOST_BYTES
     with pytest.raises(WireError, match="at most 1048576 are read"):
-        read_orders(padded)
-    assert read_orders(padded[:MOST_BYTES]) == EXAMPLE
+        read(padded)
+    assert write_task(*read(padded[:MOST_BYTES])) == EXAMPLE

@@ -1,4 +1,4 @@
-"""Altered copies of training images: mirrored and shifted ones, for clients to train on as well.
+"""Augmentation: altered versions of training images, mirrored and shifted ones, for clients to train on as well.
 
 They are made once, of all training images and before any partition, so that every engine and all seeds of a study share
 them: a data set with them takes so many times the memory.
@@ -14,27 +14,27 @@ from feddst.data.dataset import Dataset
 from feddst.errors import OptionError
 
 FARTHEST = 4
-"""Pixels by which a copy is shifted at most, up or down and left or right."""
+"""Pixels by which a version is shifted at most, up or down and left or right."""
 
 
-def with_copies(dataset: Dataset, copies: int, shift_only: bool = False) -> Dataset:
+def augmented(dataset: Dataset, versions: int, shift_only: bool = False) -> Dataset:
     """`dataset` with so many versions of each training image in all; the test images are as they were.
 
-    What is drawn is the same for every run. A data set that has other copies already gets these in their place.
+    What is drawn is the same for every run. A data set that has other versions already gets these in their place.
     """
-    if dataset.copies == copies and (copies == 1 or dataset.shift_only == shift_only):
+    if dataset.versions == versions and (versions == 1 or dataset.shift_only == shift_only):
         return dataset
     images, labels = dataset.train_images[: dataset.originals], dataset.train_labels[: dataset.originals]
-    if copies > 1:
-        _check_shape(dataset, copies)
-    versions = images.new_empty((copies, *images.shape))
-    for number in range(copies):
-        versions[number] = version(images, number, shift_only)
+    if versions > 1:
+        _check_shape(dataset, versions)
+    made = images.new_empty((versions, *images.shape))
+    for number in range(versions):
+        made[number] = version(images, number, shift_only)
     return replace(
         dataset,
-        train_images=versions.flatten(0, 1),
-        train_labels=labels.repeat(copies),
-        copies=copies,
+        train_images=made.flatten(0, 1),
+        train_labels=labels.repeat(versions),
+        versions=versions,
         shift_only=shift_only,
     )
 
@@ -73,10 +73,10 @@ def _reflected(places: Tensor, size: int) -> Tensor:
     return size - 1 - (size - 1 - places.abs()).abs()
 
 
-def _check_shape(dataset: Dataset, copies: int) -> None:
+def _check_shape(dataset: Dataset, versions: int) -> None:
     shape = dataset.input_shape
     if len(shape) != 3 or min(shape[1:]) <= FARTHEST:
         raise OptionError(
-            f"data.copies must be 1 for {dataset.name}, got {copies}: copies are of images [channels, height, width] "
-            f"with more than {FARTHEST} pixels each way, and these inputs are {list(shape)}"
+            f"data.augmentation must be 1 for {dataset.name}, got {versions}: what is altered are images "
+            f"[channels, height, width] with more than {FARTHEST} pixels each way, and these inputs are {list(shape)}"
         )

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import feddst
 from feddst.data import DataConfig, Dataset, Federation, clients_of, federate, prepared
-from feddst.data.copies import shifted, version, with_copies
+from feddst.data.augmentation import augmented, shifted, version
 from feddst.errors import OptionError
 from feddst.options import updated
 from feddst.runtime import RunConfig
@@ -94,28 +94,28 @@ def test_without_mirroring_the_second_version_is_shifted() -> None:
 
 def test_a_data_set_with_copies_has_the_same_test_images() -> None:
     data = small()
-    copied = with_copies(data, 3)
-    assert (copied.copies, copied.originals, len(copied.train_labels)) == (3, 80, 240)
+    copied = augmented(data, 3)
+    assert (copied.versions, copied.originals, len(copied.train_labels)) == (3, 80, 240)
     assert torch.equal(copied.train_images[:80], data.train_images)
     assert torch.equal(copied.train_images[80:160], data.train_images.flip(3))
     assert torch.equal(copied.train_labels.view(3, 80), data.train_labels.expand(3, 80))
     assert copied.test_images is data.test_images
-    assert with_copies(copied, 3) is copied
-    assert with_copies(data, 1, shift_only=True) is data
+    assert augmented(copied, 3) is copied
+    assert augmented(data, 1, shift_only=True) is data
 
 
 def test_other_copies_take_the_place_of_those_there_are() -> None:
     data = small()
-    other = with_copies(with_copies(data, 3), 2, shift_only=True)
-    assert torch.equal(other.train_images, with_copies(data, 2, shift_only=True).train_images)
-    assert not torch.equal(other.train_images, with_copies(data, 2).train_images)
-    assert torch.equal(with_copies(other, 1).train_images, data.train_images)
+    other = augmented(augmented(data, 3), 2, shift_only=True)
+    assert torch.equal(other.train_images, augmented(data, 2, shift_only=True).train_images)
+    assert not torch.equal(other.train_images, augmented(data, 2).train_images)
+    assert torch.equal(augmented(other, 1).train_images, data.train_images)
 
 
 @pytest.mark.parametrize("partition", PARTITIONS)
 def test_clients_hold_their_images_and_all_versions_of_them(partition: str) -> None:
     plain = federate(config(partition=partition), 3, small())
-    copied = federate(config(partition=partition, copies=3), 3, small())
+    copied = federate(config(partition=partition, augmentation=3), 3, small())
     for client in range(4):
         mine, (inputs, labels) = plain.partition.train[client], copied.client_data(client)
         assert copied.num_images(client) == len(labels) == 3 * len(mine)
@@ -127,14 +127,14 @@ def test_clients_hold_their_images_and_all_versions_of_them(partition: str) -> N
 
 
 def test_one_data_set_serves_all_seeds() -> None:
-    asked = config(copies=3, held_out=20)
+    asked = config(augmentation=3, held_out=20)
     data = prepared(small(), asked)
     assert federate(asked, 0, data).dataset is federate(asked, 1, data).dataset is data
 
 
 def test_no_copy_of_an_image_that_is_held_out_is_trained_on() -> None:
-    data, asked = small(), config(copies=3, held_out=20, images_per_class=4)
-    fresh, late = prepared(data, asked), prepared(with_copies(data, 3), asked)
+    data, asked = small(), config(augmentation=3, held_out=20, images_per_class=4)
+    fresh, late = prepared(data, asked), prepared(augmented(data, 3), asked)
     assert torch.equal(fresh.test_images, data.holding_out(20).test_images)
     assert torch.equal(fresh.train_images[:60], data.holding_out(20).train_images)
     assert (len(fresh.train_images), len(fresh.test_images)) == (180, 20)
@@ -147,34 +147,34 @@ def test_clients_that_are_divided_already_get_copies_too() -> None:
     pairs = [(data.train_images[at : at + 20], data.train_labels[at : at + 20]) for at in range(0, 80, 20)]
     given = Federation.from_clients(pairs, (data.test_images, data.test_labels))
     assert clients_of(config(), 0, given) is given
-    copied = clients_of(config(copies=2), 0, given)
-    assert clients_of(config(copies=2), 0, copied) is copied
+    copied = clients_of(config(augmentation=2), 0, given)
+    assert clients_of(config(augmentation=2), 0, copied) is copied
     assert torch.equal(copied.client_data(1)[0], torch.cat([pairs[1][0], pairs[1][0].flip(3)]))
-    again = copied.with_copies(3)
+    again = copied.augmented(3)
     assert again.num_images(1) == 60
     assert torch.equal(again.client_data(1)[0][:40], copied.client_data(1)[0])
-    assert clients_of(config(copies=2), 0, data).num_images(0) == 20
+    assert clients_of(config(augmentation=2), 0, data).num_images(0) == 20
 
 
 @pytest.mark.parametrize("divided", [False, True])
 def test_copies_that_are_there_must_be_those_asked_for(divided: bool) -> None:
-    asked = config(copies=3, shift_only=True)
+    asked = config(augmentation=3, shift_only=True)
     clients = federate(asked, 0, small())
     data = clients if divided else clients.dataset
     assert clients_of(asked, 0, data).dataset is clients.dataset
-    with pytest.raises(OptionError, match=r"data\.copies must be 3, as made-up has it, got 1"):
+    with pytest.raises(OptionError, match=r"data\.augmentation must be 3, as made-up has it, got 1"):
         clients_of(config(), 0, data)
     with pytest.raises(OptionError, match=r"data\.shift_only must be True, as made-up has it, got False"):
-        clients_of(config(copies=3), 0, data)
+        clients_of(config(augmentation=3), 0, data)
 
 
 def test_a_description_says_it() -> None:
     said = "made-up, 4 clients, classes partition (2 × 5 images), 3 versions of each image, none mirrored, seed 0"
-    assert federate(config(copies=3, shift_only=True), 0, small()).description == said
+    assert federate(config(augmentation=3, shift_only=True), 0, small()).description == said
 
 
 def test_a_study_says_it(tmp_path: Path) -> None:
-    (tmp_path / "five.toml").write_text("caps = [1]\n[options]\ndata.copies = 5\n[rows.one]\n")
+    (tmp_path / "five.toml").write_text("caps = [1]\n[options]\ndata.augmentation = 5\n[rows.one]\n")
     assert StudyConfig(str(tmp_path / "five.toml")).describe_data() == (
         "MNIST, 400 clients (classes), 5 versions of each image"
     )
@@ -183,29 +183,31 @@ def test_a_study_says_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("shape", [(36,), (6, 6), (1, 4, 6), (3, 6, 4), (1, 6, 6, 6)])
 def test_what_is_no_image_or_too_small_is_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(OptionError) as refused:
-        federate(config(copies=2), 0, small(shape=shape))
-    assert str(refused.value).startswith("data.copies must be 1 for made-up, got 2: ")
+        federate(config(augmentation=2), 0, small(shape=shape))
+    assert str(refused.value).startswith("data.augmentation must be 1 for made-up, got 2: ")
     assert str(refused.value).endswith(f"more than 4 pixels each way, and these inputs are {list(shape)}")
 
 
-@pytest.mark.parametrize("copies", [0, 17])
-def test_how_many_there_may_be(copies: int) -> None:
-    said = rf"data\.copies must be in \[1, 16\], got {copies}"
+@pytest.mark.parametrize("augmentation", [0, 17])
+def test_how_many_there_may_be(augmentation: int) -> None:
+    said = rf"data\.augmentation must be in \[1, 16\], got {augmentation}"
     with pytest.raises(OptionError, match=said):
-        federate(DataConfig(copies=copies), 0, small())
+        federate(DataConfig(augmentation=augmentation), 0, small())
     with pytest.raises(OptionError, match=said):
-        federate(config(), 0, small()).with_copies(copies)
+        federate(config(), 0, small()).augmented(augmentation)
 
 
 def test_engines_train_on_the_same_copies() -> None:
     """The reference engine is handed inputs, the stacked one positions in the data set."""
     options = {"rounds": 2, "cohort.size": 3, "local.epochs": 2, "local.batch": 8, "sparsity.level": 0.5}
-    options |= {"data.clients": 4, "data.images_per_class": 5, "data.copies": 3, "engine.workers": 1}
+    options |= {"data.clients": 4, "data.images_per_class": 5, "data.augmentation": 3, "engine.workers": 1}
     results = {}
     for kind in ("reference", "stacked", "native"):
         chosen = updated(RunConfig(), {**options, "method": "randommask", "engine.kind": kind})
         results[kind] = feddst.run(chosen, model=network, data=small(), watcher=Silent())
-    plain = updated(RunConfig(), {**options, "method": "randommask", "data.copies": 1, "engine.kind": "reference"})
+    plain = updated(
+        RunConfig(), {**options, "method": "randommask", "data.augmentation": 1, "engine.kind": "reference"}
+    )
     without = feddst.run(plain, model=network, data=small(), watcher=Silent())
     expected = results["reference"]
     for found in (results["stacked"], results["native"]):

@@ -1,0 +1,189 @@
+"""What a client is asked in one round, and what comes back: the two records that every engine carries."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from feddst.core import ClientData, ClientPlan, ClientState, Examples, Tensors, Update
+from feddst.wire.config import WireConfig
+from feddst.wire.reference import Reference
+
+
+class Encoder(Protocol):
+    """What writes messages, on the server."""
+
+    @property
+    def reference(self) -> Reference:
+        """What clients have when a message has arrived."""
+        ...
+
+    @property
+    def correction(self) -> Tensors | None:
+        """What is to be added to every weight that comes back, where the values sent were rounded."""
+        ...
+
+    @property
+    def audited(self) -> bool:
+        """Whether what an engine counts instead of writing is written too, and must be as counted."""
+        ...
+
+    def payload(self, held: bytes) -> bytes:
+        """The bytes for a client that holds the mask of this bitmap."""
+        ...
+
+    def sizes(self, message: "Message") -> tuple[int, int]:
+        """How many bytes a message has, and how many of them are its mask."""
+        ...
+
+    def unrounded(self, update: Update) -> Update:
+        """The update as a change of the server's own weights, where the values sent were rounded."""
+        ...
+
+
+class Message:
+    """A broadcast for one client: bytes that have arrived, or an encoder that writes them when somebody asks for them.
+
+    `held` is the bitmap of the mask which that client is known to hold.
+    """
+
+    def __init__(self, payload: bytes | None = None, held: bytes = b"", encoder: Encoder | None = None) -> None:
+        self._payload = payload
+        self._read: Reference | None = None
+        self.held = held
+        self.encoder = encoder
+
+    @property
+    def payload(self) -> bytes:
+        """The bytes."""
+        if self._payload is None:
+            assert self.encoder is not None
+            self._payload = self.encoder.payload(self.held)
+        return self._payload
+
+    @property
+    def written(self) -> bool:
+        """Whether the bytes are there already."""
+        return self._payload is not None
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """How many bytes it has, and how many of them are its mask: for whoever has its encoder."""
+        assert self.encoder is not None
+        return self.encoder.sizes(self)
+
+    @property
+    def reference(self) -> Reference:
+        """What the client has when it has read the message."""
+        found = self.encoder.reference if self._read is None and self.encoder is not None else self._read
+        if found is None:
+            raise ValueError("this message has not been read yet")
+        return found
+
+    def read_as(self, reference: Reference) -> "Message":
+        """The same message, which has been read, and says this."""
+        message = Message(self._payload, self.held, self.encoder)
+        message._read = reference
+        return message
+
+    def __reduce__(self) -> tuple[type["Message"], tuple[bytes, bytes]]:
+        """To another process go the bytes alone: it reads them itself."""
+        return Message, (self.payload, self.held)
+
+
+@dataclass(frozen=True, eq=False)
+class ClientTask:
+    """One client's part in one round of one run: who, what it is asked, what it is sent, and where its data are.
+
+    `state` is what the client kept from its rounds before, `wire` how it is to answer. `initial` are the run's initial
+    weights, for plans that need them: they follow from the seed, so that a client can draw them itself and they need
+    not be sent.
+    """
+
+    client: int
+    seed: int
+    plan: ClientPlan
+    message: Message
+    data: ClientData = field(default_factory=Examples)
+    state: ClientState = field(default_factory=ClientState)
+    wire: WireConfig = WireConfig()
+    initial: Tensors = field(default_factory=dict)
+
+    @property
+    def sent(self) -> Reference:
+        """The broadcast as the client has it."""
+        return self.message.reference
+
+    @property
+    def encoder(self) -> Encoder:
+        """What wrote its message: on the server alone."""
+        assert self.message.encoder is not None
+        return self.message.encoder
+
+    @property
+    def round(self) -> int:
+        """The round's number."""
+        return self.sent.broadcast.round
+
+    @property
+    def examples(self) -> Examples:
+        """Its data as tensors, which must have been loaded."""
+        assert isinstance(self.data, Examples)
+        return self.data
+
+    @property
+    def draw(self) -> tuple[int, int, int]:
+        """What its random draws are keyed by: seed, round, client."""
+        return self.seed, self.round, self.client
+
+    @property
+    def trained_on(self) -> int:
+        """How many examples it trains on, or takes its reports over."""
+        return self.plan.trained_on(len(self.data))
+
+    @property
+    def largest_weight(self) -> int:
+        """The most n_c that it may claim."""
+        return self.plan.local.weight(self.trained_on)
+
+    def with_data(self, data: ClientData) -> "ClientTask":
+        """The same task on other data."""
+        return replace(self, data=data)
+
+    def read_as(self, reference: Reference) -> "ClientTask":
+        """The same task, whose message says this."""
+        return replace(self, message=self.message.read_as(reference))
+
+
+@dataclass(frozen=True)
+class ClientResult:
+    """What came of one client's task.
+
+    A client answers with a `payload`, what it keeps (`state`), and its last epoch's mean `loss`, NaN if it did not get
+    so far. When the server has read and added up a payload, or where an engine adds updates up itself, there is a
+    receipt instead: `size` bytes, of which `mask_bytes` are its mask, its n_c `weight`, and `own`, how many weights the
+    client's masks keep if they are not those it was sent. A `failure` says why there is no update that can be used;
+    then `weight` is 0. If not `asked`, the client was not even given its task. A client that has `diverged` could not
+    train the model that it was sent.
+    """
+
+    payload: bytes | None = None
+    state: ClientState = field(default_factory=ClientState)
+    loss: float = math.nan
+    size: int = 0
+    mask_bytes: int = 0
+    weight: int = 0
+    own: Mapping[str, int] | None = None
+    failure: str = ""
+    asked: bool = True
+    diverged: bool = False
+
+    @property
+    def worked(self) -> bool:
+        """Whether the client carried out its task, whatever became of its update."""
+        return not math.isnan(self.loss)
+
+    @classmethod
+    def failed(cls, reason: str, *, size: int = 0, asked: bool = True, diverged: bool = False) -> "ClientResult":
+        """What comes of a task that came to nothing, though so many bytes may have come."""
+        return cls(failure=reason, size=size, asked=asked, diverged=diverged)
