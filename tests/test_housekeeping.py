@@ -37,7 +37,7 @@ TOGETHER = {
     "flower/test_resume.py": "a federation that goes on",
     "flower/test_streaming.py": "a server that never holds all updates",
     "flower/test_without_data.py": "a server that has no data",
-    "methods/test_ballot.py": "FedDST's server: masks that differ",
+    "methods/test_merge.py": "FedDST's server: masks that differ",
     "methods/test_feddst_round.py": "one FedDST round on paper",
     "methods/test_shapes.py": "what methods may ask of the protocol",
     "runtime/test_kill.py": "a run that is killed",
