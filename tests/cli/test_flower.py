@@ -125,6 +125,24 @@ def test_a_run_config_takes_lists_as_texts() -> None:
     assert app.flower.spare == 3
 
 
+def test_what_an_app_leaves_at_its_default_is_for_the_method_to_say() -> None:
+    """An app names every option, `proximal.mu` too."""
+    config, _ = read_run_config({**app_values(), "method": "fedprox"})
+    assert config.proximal.mu == 1.0
+    config, _ = read_run_config({**app_values(), "method": "fedprox", "proximal.mu": 0.5})
+    assert config.proximal.mu == 0.5
+
+
+def test_an_app_of_an_earlier_version_is_read(caplog: pytest.LogCaptureFixture) -> None:
+    old = {"averaged": 0.5, "server.beta": 0.9, "proximal.mu": 1.0, "method": "feddst+fedadam"}
+    newer = ("ema", "server.optimizer", "server.momentum", "data.augmentation")
+    values = {name: value for name, value in app_values().items() if name not in newer}
+    config, _ = read_run_config({**values, **old} | {"data.copies": 2})
+    assert (config.method, config.server.optimizer, config.ema) == ("feddst", "adam", 0.5)
+    assert (config.proximal.mu, config.data.augmentation) == (0.0, 2)
+    assert len(caplog.records) == 1
+
+
 def test_keys_are_made_once(feddst: Call, tmp_path: Path) -> None:
     outcome = feddst("flower keys keys --hosts fed.example.org --nodes 2")
     assert outcome.code == 0
