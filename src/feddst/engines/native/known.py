@@ -34,7 +34,7 @@ def why_unknown(plan: ClientPlan) -> str:
 
 
 class Detour:
-    """Says why clients are trained in another way than an engine's own: each reason once, in a `line` that has room for it."""
+    """Says why clients are trained in another way than an engine's own: each reason once, where `line` has its %s."""
 
     def __init__(self, line: str) -> None:
         self._line = line

@@ -37,7 +37,7 @@ SIDE_BY_SIDE = {Readjust, Proximal, LotteryPruning, Report}
 def why_alone(plan: ClientPlan) -> str:
     """Why clients with this plan are trained one after another; empty if they go side by side."""
     others = [step.name for step in plan.steps if type(step) not in SIDE_BY_SIDE]
-    return f"there is a step {others[0]}" if others else why_unknown(plan)
+    return f"the step {others[0]} is asked for" if others else why_unknown(plan)
 
 
 class Failures(dict[int, DivergenceError]):
@@ -80,7 +80,9 @@ class StackedTrainer:
         self._images = images
         self._trainer = trainer
         self._mask_rows = MaskRows(flat, module, images.inputs.device)
-        self._detour = Detour("training one client after another where %s, unknown side by side; this is slower")
+        self._detour = Detour(
+            "training one client after another where %s, which is not known side by side; this is slower"
+        )
 
     def train(self, indices: Sequence[int], asked: Sequence[ClientTask]) -> Trained:
         """Carry out tasks that are alike, which have these indices."""
