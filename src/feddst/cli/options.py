@@ -29,15 +29,20 @@ def options_command(given: Arguments, commands: Mapping[str, Command]) -> int:
         return 0
     word = given.words[0].lower() if given.words else ""
     rows = [
-        (name, f"--{opt.name}", shown_default(opt), opt.help)
+        (name, f"--{opt.name}", shown_default(opt), _meaning(opt))
         for name, options in own_options(commands).items()
         for opt in options
-        if word in opt.name.lower() or word in opt.help.lower()
+        if word in opt.name.lower() or word in _meaning(opt).lower()
     ]
     if not rows:
         raise OptionError(f"no option has {word!r} in its name or meaning")
     show_table([("command", "option", "default", "meaning"), *rows])
     return 0
+
+
+def _meaning(opt: Option) -> str:
+    """What an option means, and what it may be where that can be listed."""
+    return f"{opt.help} ({opt.allowed()})" if opt.choices else opt.help
 
 
 def own_options(commands: Mapping[str, Command]) -> dict[str, list[Option]]:

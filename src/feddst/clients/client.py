@@ -214,7 +214,7 @@ def finished(client: Client) -> tuple[Update, ClientState]:
     )
     kept = {name: client.params[name].detach().cpu().clone() for name in sorted(plan.keep)}
     for step in plan.steps:
-        kept |= step.keeps(masks)
+        kept |= step.keeps(client)
     return update, replace(task.state, tensors={**task.state.tensors, **kept})
 
 

@@ -38,16 +38,18 @@ class TorchClient(Client):
     def step(self, batch: Tensor) -> Tensor:
         """One step of the optimizer on the images `batch` (int64 indices); returns the loss before it."""
         plan, seen = self.task.plan, self.examples.at(batch)
+        changing = [one for one in plan.steps if one.changes_gradients]
         loss = self.objective.loss(self.module(seen.inputs), seen.labels)
         with torch.no_grad():
             for name, g in self._gradients(loss).items():
                 theta = self.params[name]
                 # Never in place: autograd may hand out the same tensor for two parameters.
                 step = torch.add(g, theta, alpha=plan.local.l2)
-                for one in plan.steps:
+                mask = self.masks.get(name)
+                _cut(step, mask)
+                for one in changing:
                     one.at_gradient(step, theta, self.received[name])
-                if name in self.masks:
-                    step.mul_(self.masks[name])
+                    _cut(step, mask)
                 slots = {slot: kept[name] for slot, kept in self.slots.items()}
                 self.optimizer.step(theta, step, slots, plan.local, self.taken)
         self.taken += 1
@@ -86,6 +88,11 @@ class TorchClient(Client):
         trained = {name: value for name, value in self.params.items() if value.requires_grad}
         gradients = torch.autograd.grad(loss, list(trained.values()), allow_unused=True)
         return {name: g for name, g in zip(trained, gradients, strict=True) if g is not None}
+
+
+def _cut(values: Tensor, mask: Tensor | None) -> None:
+    if mask is not None:
+        values.mul_(mask)
 
 
 def train_client(module: nn.Module, task: ClientTask) -> TorchClient:

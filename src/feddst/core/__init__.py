@@ -5,7 +5,7 @@ from feddst.core.examples import ClientData, Examples
 from feddst.core.keys import generator
 from feddst.core.minibatches import minibatches
 from feddst.core.model import InitialModel, Layer
-from feddst.core.objective import OBJECTIVES, Objective
+from feddst.core.objective import OBJECTIVES, Objective, Reduction
 from feddst.core.optimizer import OPTIMIZERS, SCHEDULES, LocalOptimizer, Schedule
 from feddst.core.plan import ClientPlan, LocalTraining
 from feddst.core.registry import Registry, register
@@ -50,6 +50,7 @@ __all__ = [
     "Objective",
     "Place",
     "Positions",
+    "Reduction",
     "Registry",
     "Schedule",
     "ServerState",

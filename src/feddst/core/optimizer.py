@@ -51,7 +51,7 @@ class Schedule(ABC):
 
     @abstractmethod
     def factor(self, round: int, rounds: int) -> float:
-        """What `local.lr` is multiplied by in this round, 1, 2, …, of so many; 0 rounds: without end."""
+        """What `local.lr` is multiplied by in this round, 1, 2, …, of so many: above 0. 0 rounds: without end."""
 
 
 SCHEDULES: Registry[Schedule] = Registry("schedule of the learning rate", Schedule)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from feddst.core.registry import Registry
-from feddst.core.tensors import Masks, Tensors
+from feddst.core.tensors import Tensors
 
 if TYPE_CHECKING:
     from feddst.core.plan import ClientPlan
@@ -62,8 +62,16 @@ class ClientStep(ABC):
     def before_batch(self, client: Any, batch: NDArray[np.int64]) -> None:
         """The optimizer is about to step on the images at these indices."""
 
+    @property
+    def changes_gradients(self) -> bool:
+        """Whether it has an `at_gradient` of its own."""
+        return type(self).at_gradient is not ClientStep.at_gradient
+
     def at_gradient(self, gradient: Tensor, theta: Tensor, received: Tensor) -> None:
-        """Add to a parameter's gradient in place, [*shape], given its value now and as it was received."""
+        """Change a parameter's gradient in place, [*shape], given its value now and as it was received.
+
+        It is that of the loss with L2 regularisation, and 0 where the weight is masked out, as it will be again.
+        """
 
     def pauses(self, epochs: int) -> Sequence[int]:
         """After which of so many epochs `after_epoch` is wanted, counted from 1."""
@@ -76,8 +84,11 @@ class ClientStep(ABC):
         """What to send beside the weights, by group: for each of `groups` a tensor for each parameter."""
         return {}
 
-    def keeps(self, masks: Masks) -> Tensors:
-        """What the client keeps until its next round, given its masks at the end."""
+    def keeps(self, client: Any) -> Tensors:
+        """What the client keeps until its next round, by a name of the step's own, on the CPU.
+
+        It finds it there in `client.task.state.tensors`.
+        """
         return {}
 
     # What the server expects --------------------------------------------------------------------------------------
@@ -123,6 +134,18 @@ class ClientStep(ABC):
         """Raise `OptionError` or `ValueError` if the data cannot be carried out: they may come from a network."""
 
 
-STEPS: Registry[type[ClientStep]] = Registry("client step", ClientStep, classes=True)
+class Steps(Registry[type[ClientStep]]):
+    """Whose fields are what goes to clients."""
+
+    def admit(self, item: Any) -> None:
+        super().admit(item)
+        if "__dataclass_params__" not in vars(item) or not item.__dataclass_params__.frozen:
+            raise TypeError(
+                f"a client step must be a frozen dataclass: write @dataclass(frozen=True) between @feddst.register and "
+                f"{item.__name__}"
+            )
+
+
+STEPS = Steps("client step", ClientStep, classes=True, travels=True)
 """Every kind of step, by its name."""
 ClientStep.registry = STEPS

@@ -1,6 +1,6 @@
 """Data sets, how they are divided among clients, and the federation that results."""
 
-from feddst.data.config import DataConfig
+from feddst.data.config import SOURCES, DataConfig, DataSource
 from feddst.data.dataset import Dataset
 from feddst.data.federation import Federation
 from feddst.data.partition import Partition, split
@@ -8,7 +8,9 @@ from feddst.data.remote import RemoteFederation
 from feddst.data.sources import clients_of, federate, load, prepared
 
 __all__ = [
+    "SOURCES",
     "DataConfig",
+    "DataSource",
     "Dataset",
     "Federation",
     "Partition",

@@ -98,7 +98,7 @@ def _step(value: Any, name: str) -> Any:
     """A step of a kind that is known here."""
     kind = value.get("step") if isinstance(value, dict) else None
     if not isinstance(kind, str) or kind not in STEPS:
-        raise ValueError(f"{name} is a step that is not known here: {str(kind)[:40]!r}")
+        raise ValueError(f"{name} is a step that is not known here: {str(kind)[:40]!r}; install what registers it")
     return _record({key: item for key, item in value.items() if key != "step"}, STEPS[kind], f"{name}.{kind}")
 
 

@@ -1,10 +1,12 @@
 """Who takes part in a round, and how much of the work each of them manages."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from feddst.core import SCHEDULES, ClientPlan, ServerState, generator
+from feddst.core.step import STEPS
 from feddst.errors import TrainingError
 from feddst.methods import Method
 from feddst.runtime.config import CohortConfig
@@ -27,9 +29,18 @@ def participants(
     sampled = draws.choice(clients, size=config.size, replace=replace).astype(np.int64)
     cohort = method.cohort(state, sampled)
     slow = _straggling_epochs(state, config, cohort, method.local.epochs)
-    rate = SCHEDULES[method.local.schedule].factor(state.round, rounds)
+    rate = _rate(method.local.schedule, state.round, rounds)
     plans = [_manageable(method, state, client, slow.get(i)) for i, client in enumerate(cohort)]
     return [Participant(c, plan and plan.at_rate(rate)) for c, plan in zip(cohort, plans, strict=True)]
+
+
+def _rate(schedule: str, round: int, rounds: int) -> float:
+    """What a schedule multiplies the learning rate by; raises `TrainingError` if that is nothing to train with."""
+    # Round 0 asks for what is needed before training, and rounds that did not count are made up for beyond the last.
+    rate = SCHEDULES[schedule].factor(max(1, min(round, rounds or round)), rounds)
+    if not 0 < rate < math.inf:
+        raise TrainingError(f"local.schedule {schedule} must give a factor above 0, got {rate} for round {round}")
+    return rate
 
 
 def _straggling_epochs(state: ServerState, config: CohortConfig, cohort: list[int], epochs: int) -> dict[int, int]:
@@ -48,6 +59,12 @@ def _manageable(method: Method, state: ServerState, client: int, managed: int | 
     plan = method.plan(state, client)
     if plan.keeps_state and not method.keeps_state:
         raise TrainingError(f"clients of {method.name} are to keep something between rounds: it must say keeps_state")
+    for step in plan.steps:
+        if STEPS.get(getattr(step, "name", "")) is not type(step):
+            raise TrainingError(
+                f"{method.name} asks clients for {type(step).__name__}, a step that is not registered: write "
+                f"@feddst.register above the class, and give it a name of its own"
+            )
     if managed is None:
         return plan
     return plan.shortened(managed) if method.accepts_partial else None

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from feddst.clients.client import Beginning
+from feddst.clients.client import Beginning, Client
 from feddst.core import OBJECTIVES, ClientState, Masks, Tensors, count_active, generator, masked
 from feddst.core.registry import register
 from feddst.core.step import ClientStep, MaskBounds
@@ -41,8 +41,8 @@ class LotteryPruning(ClientStep):
         trained, masks, weights = _find(module, begun.task, self)
         return Beginning(begun.task.with_data(begun.task.examples.at(trained)), masks, weights, trained)
 
-    def keeps(self, masks: Masks) -> Tensors:
-        return kept_masks(masks)
+    def keeps(self, client: Client) -> Tensors:
+        return kept_masks(client.masks)
 
     @property
     def own_layers(self) -> Sequence[str]:
@@ -124,6 +124,6 @@ def own_masks(
 def kept_masks(masks: Masks) -> dict[str, Tensor]:
     """Masks as a client keeps them between rounds, eight weights in a byte."""
     return {
-        _MASK + name: torch.from_numpy(np.packbits(mask.reshape(-1).numpy(), bitorder="little"))
+        _MASK + name: torch.from_numpy(np.packbits(mask.reshape(-1).cpu().numpy(), bitorder="little"))
         for name, mask in masks.items()
     }

@@ -1,9 +1,8 @@
 """One client's round through the compiled kernels."""
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -22,8 +21,6 @@ from feddst.engines.native.known import why_unknown
 from feddst.engines.native.weights import Beginnings
 from feddst.models import load
 from feddst.wire import ClientTask
-
-log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -88,7 +85,7 @@ class NativeClient(Client):
         return [sum(next(losses) for _ in epoch) for epoch in epochs]
 
     def after_epoch(self, step: ClientStep, last_batch: Indices) -> None:
-        if isinstance(step, Readjust) and self._knows(step.growth) and not self.exposed and not self.outdated:
+        if type(step) is Readjust and self._knows(step.growth) and not self.exposed and not self.outdated:
             self._readjust(step, last_batch)
         else:
             step.after_epoch(self, last_batch)
@@ -188,8 +185,7 @@ class NativeClient(Client):
 
 def train_client(bench: Workbench, task: ClientTask) -> Client:
     """The client of a task, after its training; in PyTorch, where the kernels do not know what is asked."""
-    if reason := why_unknown(task.plan):
-        _say_once(reason)
+    if why_unknown(task.plan):
         return reference.train_client(bench.module, task)
     begun = beginning(bench.module, task)
     weights = bench.beginnings.of(begun)
@@ -205,8 +201,3 @@ def train_client(bench: Workbench, task: ClientTask) -> Client:
     client.begin(weights)
     client.loss = train(client)
     return client
-
-
-@cache
-def _say_once(reason: str) -> None:
-    log.warning("training with PyTorch where %s, which the kernels do not know; this is slower", reason)

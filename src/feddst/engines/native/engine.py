@@ -18,6 +18,7 @@ from feddst.data import Dataset
 from feddst.engines.base import Engine, EvalTask, Evaluation, Sink
 from feddst.engines.native.chain import Chain
 from feddst.engines.native.client import Workbench, train_client
+from feddst.engines.native.known import Detour, why_unknown
 from feddst.engines.native.library import chosen_isa
 from feddst.engines.native.team import Task, Team
 from feddst.engines.native.weights import Beginnings
@@ -38,8 +39,10 @@ class NativeEngine(Engine):
         self._own = threading.local()
         self._sessions: list[_native.Session] = []
         self._team = Team(workers)
+        self._detour = Detour("training with PyTorch where %s, which the kernels do not know; this is slower")
 
     def run(self, tasks: Sequence[ClientTask], sink: Sink) -> None:
+        self._detour.say(why_unknown(task.plan) for task in tasks)
         reader = TaskReader(self._module)
         with reproducible():
             self._team.share([partial(self._answer, reader, task) for task in tasks], sink.result)

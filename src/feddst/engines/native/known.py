@@ -1,8 +1,13 @@
 """What the kernels know of training, on a CPU and side by side on a GPU."""
 
+import logging
+from collections.abc import Iterable
+
 from feddst.clients.steps import Proximal
-from feddst.core import ClientPlan, ClientStep, LocalTraining
+from feddst.core import ClientPlan, LocalTraining
 from feddst.errors import UnsupportedModelError
+
+log = logging.getLogger(__name__)
 
 KNOWN = {"objective": "cross-entropy", "optimizer": "sgd"}
 
@@ -23,6 +28,21 @@ def why_unknown(plan: ClientPlan) -> str:
         if (found := getattr(plan.local, name)) != known:
             return f"local.{name} is {found}"
     for step in plan.steps:
-        if type(step).at_gradient is not ClientStep.at_gradient and type(step) is not Proximal:
+        if step.changes_gradients and type(step) is not Proximal:
             return f"the step {step.name} changes the gradient"
     return ""
+
+
+class Detour:
+    """Says why clients are trained in another way than an engine's own: each reason once, where `line` has its %s."""
+
+    def __init__(self, line: str) -> None:
+        self._line = line
+        self._said: set[str] = set()
+
+    def say(self, reasons: Iterable[str]) -> None:
+        """Say those that are new; an empty one is none."""
+        for reason in dict.fromkeys(reasons):
+            if reason and reason not in self._said:
+                self._said.add(reason)
+                log.warning(self._line, reason)

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from feddst.clients.steps import LotteryPruning
+from feddst.clients.steps.lottery import kept_masks
 from feddst.core import ClientState, Key, Masks, Place, SparseSum, Stack, count_active, packed, positions_of
 from feddst.engines.base import Sink
 from feddst.engines.stacked.audit import audit
@@ -229,9 +231,11 @@ def _mask_section(share: Share, masks: Masks) -> bytes:
 def _state(share: Share, row: int, masks: Masks) -> ClientState:
     """What a client keeps."""
     task, stack = share.trained.tasks[row], share.trained.stack
+    if row in share.trained.kept:
+        return share.trained.kept[row]
     if not task.plan.keep and not task.plan.own_layers:
         return task.state
     own = {name: share.flat.view(stack.theta[row : row + 1], name)[0].cpu().clone() for name in sorted(task.plan.keep)}
-    for step in task.plan.steps:
-        own |= step.keeps(masks)
+    if task.plan.step(LotteryPruning) is not None:
+        own |= kept_masks(masks)
     return replace(task.state, tensors={**task.state.tensors, **own})

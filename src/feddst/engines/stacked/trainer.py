@@ -1,7 +1,7 @@
 """A round of clients that sit side by side, from what they receive to what they hold at the end."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
@@ -14,9 +14,10 @@ from feddst.clients.reference import train_client
 from feddst.clients.steps import LotteryPruning, Proximal, Readjust, Report
 from feddst.clients.steps.readjust import drop, grow, growth_images, random_scores
 from feddst.clients.steps.report import hessian_gradient, refuse_frozen, reported_batches, signs
-from feddst.core import LocalTraining, positions_of, unpacked
+from feddst.core import ClientPlan, ClientState, LocalTraining, positions_of, unpacked
 from feddst.core.keys import torch_seed
 from feddst.core.minibatches import Indices, cuts
+from feddst.engines.native.known import Detour, why_unknown
 from feddst.engines.stacked.beginning import MaskRows, begin
 from feddst.engines.stacked.flat import Flat
 from feddst.engines.stacked.lockstep import Lockstep, epoch_losses, in_lockstep
@@ -31,6 +32,12 @@ T = TypeVar("T")
 
 SIDE_BY_SIDE = {Readjust, Proximal, LotteryPruning, Report}
 """What is carried out for all models at once; with other steps one client is trained after another."""
+
+
+def why_alone(plan: ClientPlan) -> str:
+    """Why clients with this plan are trained one after another; empty if they go side by side."""
+    others = [step.name for step in plan.steps if type(step) not in SIDE_BY_SIDE]
+    return f"the step {others[0]} is asked for" if others else why_unknown(plan)
 
 
 class Failures(dict[int, DivergenceError]):
@@ -51,7 +58,7 @@ class Trained:
 
     `indices` are the tasks' own, as the engine was given them; `changed` says whose masks are not those they were sent;
     `losses` are those of last epochs; `reports` hold what was asked for beside the weights, [M, width] each. `failures`
-    are those who have diverged.
+    are those who have diverged. `kept` is what those keep, by their rows, who were trained one after another.
     """
 
     indices: Sequence[int]
@@ -61,6 +68,7 @@ class Trained:
     losses: Sequence[float]
     reports: dict[str, Tensor]
     failures: Failures
+    kept: Mapping[int, ClientState] = field(default_factory=dict)
 
 
 class StackedTrainer:
@@ -72,13 +80,17 @@ class StackedTrainer:
         self._images = images
         self._trainer = trainer
         self._mask_rows = MaskRows(flat, module, images.inputs.device)
+        self._detour = Detour(
+            "training one client after another where %s, which is not known side by side; this is slower"
+        )
 
     def train(self, indices: Sequence[int], asked: Sequence[ClientTask]) -> Trained:
         """Carry out tasks that are alike, which have these indices."""
         plan, failures = asked[0].plan, Failures()
         stack = self._trainer.stack(len(asked))
         tasks = begin(asked, stack, self._flat, self._module, self._images, self._mask_rows)
-        if any(type(step) not in SIDE_BY_SIDE for step in plan.steps):
+        if reason := why_alone(plan):
+            self._detour.say([reason])
             return self._one_by_one(indices, asked, stack, failures)
         before = stack.masks.clone() if plan.step(Readjust) is not None else None
         squares = StackedSquares.of(stack) if "squared-gradient" in plan.groups else None
@@ -104,12 +116,14 @@ class StackedTrainer:
         """One after another, as the reference engine would."""
         reports: dict[str, Tensor] = {group: torch.zeros_like(stack.theta) for group in asked[0].plan.groups}
         losses, changed = [0.0] * len(asked), [False] * len(asked)
+        kept: dict[int, ClientState] = {}
         for row, task in enumerate(map(self._alone, asked)):
             client = failures.unless(row, partial(train_client, self._module, task))
             found = None if client is None else failures.unless(row, partial(finished, client))
             if client is None or found is None:
                 continue
             update, state = found
+            kept[row] = state
             losses[row], changed[row] = client.loss, update.masks is not None
             masks = task.sent.broadcast.masks if update.masks is None else update.masks
             own = {name: state.tensors[name] for name in task.plan.keep}
@@ -119,7 +133,7 @@ class StackedTrainer:
                 stack.buffers[name][row] = value.to(stack.theta.device)
             for kind, rows in reports.items():
                 self._flat.fill(rows[row], update.extra[kind])
-        return Trained(indices, asked, stack, changed, losses, reports, failures)
+        return Trained(indices, asked, stack, changed, losses, reports, failures, kept)
 
     def _alone(self, task: ClientTask) -> ClientTask:
         """A task with its images, and with the broadcast as clients receive it: on the CPU."""
