@@ -17,7 +17,7 @@ from torch import nn
 import feddst
 from feddst.core import InitialModel, Layer, ServerState, SparseSum, Update, count_active, packed, positions_of
 from feddst.data import Dataset, federate
-from feddst.engines import EngineConfig, make_engine
+from feddst.engines import make_engine
 from feddst.errors import OptionError
 from feddst.methods import NestedMask, Tiers
 from feddst.models import make_module
@@ -227,7 +227,14 @@ def test_every_engine_does_as_the_reference_does(
     for name, value in expected.state.params.items():
         torch.testing.assert_close(found.state.params[name], value, rtol=0, atol=1e-5)
     for one, right in zip(found.rows, expected.rows, strict=True):
-        for column in ("clients", "upload_bytes", "download_bytes", "download_mask_bytes", "upload_bits", "flops_sparse"):
+        for column in (
+            "clients",
+            "upload_bytes",
+            "download_bytes",
+            "download_mask_bytes",
+            "upload_bits",
+            "flops_sparse",
+        ):
             assert getattr(one, column) == getattr(right, column), column
 
 
