@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 from feddst.cli import flower
+from feddst.flower.config import Value
 from feddst.flower.settings import app_options, app_values, read_run_config
 from feddst.methods import METHODS, Card, LGFedAvg
 from feddst.runtime.config import RunConfig
@@ -134,7 +135,7 @@ def test_what_an_app_leaves_at_its_default_is_for_the_method_to_say() -> None:
 
 
 def test_an_app_of_an_earlier_version_is_read(caplog: pytest.LogCaptureFixture) -> None:
-    old = {"averaged": 0.5, "server.beta": 0.9, "proximal.mu": 1.0, "method": "feddst+fedadam"}
+    old: dict[str, Value] = {"averaged": 0.5, "server.beta": 0.9, "proximal.mu": 1.0, "method": "feddst+fedadam"}
     newer = ("ema", "server.optimizer", "server.momentum", "data.augmentation")
     values = {name: value for name, value in app_values().items() if name not in newer}
     config, _ = read_run_config({**values, **old} | {"data.copies": 2})
