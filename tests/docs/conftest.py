@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from feddst.core import AGGREGATORS
 from feddst.data import Dataset
 from feddst.data.config import SOURCES
 from feddst.engines import ENGINES
@@ -85,7 +86,7 @@ def code_page() -> Callable[[str], CodePage]:
 @pytest.fixture
 def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty folder on Python's path; what is registered or imported from it is gone afterwards."""
-    registries: tuple[dict[str, Any], ...] = (METHODS, ENGINES, CODECS, OwnGroups.kinds)
+    registries: tuple[dict[str, Any], ...] = (METHODS, ENGINES, CODECS, AGGREGATORS, OwnGroups.kinds)
     before, modules = [dict(one) for one in registries], set(sys.modules)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(tmp_path)
