@@ -229,9 +229,8 @@ def config_of(**changes: Any) -> RunConfig:
 def answer(task: ClientTask, change: float) -> ClientResult:
     """What a client sends whose weights have all changed by so much."""
     held = packed(task.sent.broadcast.params, positions_of(task.sent.broadcast.masks))
-    update = Update(
-        task.client, task.round, task.largest_weight, {name: value + change for name, value in held.items()}
-    )
+    changed = {name: value + change for name, value in held.items()}
+    update = Update(task.client, task.round, task.largest_weight, changed)
     return ClientResult(encode_update(update, task), loss=1.0)
 
 

@@ -138,7 +138,7 @@ def test_an_app_of_an_earlier_version_is_read(caplog: pytest.LogCaptureFixture) 
     old: dict[str, Value] = {"averaged": 0.5, "server.beta": 0.9, "proximal.mu": 1.0, "method": "feddst+fedadam"}
     newer = ("ema", "server.optimizer", "server.momentum", "data.augmentation")
     values = {name: value for name, value in app_values().items() if name not in newer}
-    config, _ = read_run_config({**values, **old} | {"data.copies": 2})
+    config, _ = read_run_config({**values, **old, "data.copies": 2})
     assert (config.method, config.server.optimizer, config.ema) == ("feddst", "adam", 0.5)
     assert (config.proximal.mu, config.data.augmentation) == (0.0, 2)
     assert len(caplog.records) == 1

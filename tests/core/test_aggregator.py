@@ -29,7 +29,7 @@ class Plain(Aggregator):
         assert not self.masks
         self._take(update.params, update.weight, 1)
 
-    def merge(self, other: "Plain") -> None:  # type: ignore[override]
+    def merge(self, other: "Plain") -> None:
         self._take(other._sums, other.weight, other.updates)
 
     def mean(self, group: str = "params", *, otherwise: Tensors | None = None) -> dict[str, Tensor]:

@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from typing import Any
 
 import pytest
 from torch import nn
@@ -117,7 +118,7 @@ def test_an_engine_that_can_stays_and_nothing_is_said(
 def test_a_run_that_trims_is_the_same_on_the_engine_that_stands_in(
     module: nn.Module, dataset: Dataset, caplog: pytest.LogCaptureFixture
 ) -> None:
-    small = {"rounds": 2, "data.clients": 4, "data.classes_per_client": 2, "data.images_per_class": 5}
+    small: dict[str, Any] = {"rounds": 2, "data.clients": 4, "data.classes_per_client": 2, "data.images_per_class": 5}
     small |= {"cohort.size": 4, "local.epochs": 1, "engine.workers": 1}
     small |= {"aggregator.kind": "trimmed-mean", "aggregator.trim": 0.3}
     found = {

@@ -46,7 +46,7 @@ def tiers_of(state: ServerState, tiers: int, name: str = "w") -> list[torch.Tens
 
 
 def test_each_tier_holds_its_share_of_the_largest_weights() -> None:
-    """A quarter of the four weights is left out: −1. Of the other three 0.6 is 1.8, so two; 0.1 is 0.3: at least one."""
+    """A quarter of the four weights is left out: −1. Of the other three 0.6 is 1.8, so two; 0.1 is 0.3, so one."""
     state = method_of(1.0, 0.6, 0.1).init(MODEL, seed=0)
     assert state.params["w"].tolist() == [[4, -3], [2, 0]]
     assert (state.round, dict(state.budgets), count_active(state.masks)) == (1, {"w": 3}, {"w": 3})
@@ -226,16 +226,9 @@ def test_every_engine_does_as_the_reference_does(
     assert expected.rows[-1].accuracy > 0.5  # four classes: chance is 0.25
     for name, value in expected.state.params.items():
         torch.testing.assert_close(found.state.params[name], value, rtol=0, atol=1e-5)
+    counted = ("clients", "upload_bytes", "download_bytes", "download_mask_bytes", "upload_bits", "flops_sparse")
     for one, right in zip(found.rows, expected.rows, strict=True):
-        for column in (
-            "clients",
-            "upload_bytes",
-            "download_bytes",
-            "download_mask_bytes",
-            "upload_bits",
-            "flops_sparse",
-        ):
-            assert getattr(one, column) == getattr(right, column), column
+        assert [getattr(one, name) for name in counted] == [getattr(right, name) for name in counted]
 
 
 def test_a_trimmed_mean_of_tiers_is_taken_over_those_who_hold_a_weight(played: Callable[..., Run]) -> None:
