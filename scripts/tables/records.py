@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from feddst.studies.reproduce import Record, load_record
-from feddst.studies.reproduce.record import RecordedRow
+from feddst.studies.reproduce.record import STUDY, RecordedRow
 from feddst.studies.tables import pipes
 
 ROOT = Path(__file__).parents[2]
@@ -35,7 +35,15 @@ def study(name: str) -> Record:
     """The record of a study or a reproduction; `table3-paper@8,28` is that of `table3-paper` under other caps."""
     folder, _, caps = name.partition("@")
     record = load_record(RESULTS / folder)
+    if record.target != STUDY:
+        record = replace(record, rows=tuple(map(_to_caps, record.rows)))
     return replace(record, caps=tuple(map(float, caps.split(",")))) if caps else record
+
+
+def _to_caps(row: RecordedRow) -> RecordedRow:
+    """A row of the paper's tables, whose runs end at caps: one cut off after so many rounds says nothing beyond."""
+    runs = tuple(replace(run, stopped_by="") if run.stopped_by == "rounds" else run for run in row.runs)
+    return replace(row, runs=runs)
 
 
 def is_made(name: str) -> bool:
