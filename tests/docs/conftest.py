@@ -12,14 +12,27 @@ from typing import Any
 import pytest
 import torch
 
-from feddst.core import AGGREGATORS
-from feddst.data import Dataset
-from feddst.data.config import SOURCES
+from feddst.core import AGGREGATORS, OBJECTIVES, OPTIMIZERS, SCHEDULES, Registry
+from feddst.core.step import STEPS
+from feddst.data import SOURCES, Dataset
 from feddst.engines import ENGINES
+from feddst.logs import LOGS
 from feddst.methods import METHODS, OwnGroups
 from feddst.wire import CODECS
 
 ROOT = Path(__file__).parents[2]
+REGISTRIES: tuple[Registry[Any], ...] = (
+    METHODS,
+    STEPS,
+    OBJECTIVES,
+    OPTIMIZERS,
+    SCHEDULES,
+    AGGREGATORS,
+    SOURCES,
+    CODECS,
+    ENGINES,
+    LOGS,
+)
 _BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 
 
@@ -86,7 +99,7 @@ def code_page() -> Callable[[str], CodePage]:
 @pytest.fixture
 def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty folder on Python's path; what is registered or imported from it is gone afterwards."""
-    registries: tuple[dict[str, Any], ...] = (METHODS, ENGINES, CODECS, AGGREGATORS, OwnGroups.kinds)
+    registries: tuple[dict[str, Any], ...] = (*REGISTRIES, OwnGroups.kinds)
     before, modules = [dict(one) for one in registries], set(sys.modules)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(tmp_path)

@@ -17,9 +17,14 @@ class WireConfig:
     values: str = option(
         "float32",
         "how an update's values travel: float32, bfloat16, float16, or the change: in 8, 4 or 2 bits, q8, q4, q2, "
-        "or the sign of one in 8, 16 or 32, the largest: top8, top16, top32",
+        "or the sign of one in 8, 16 or 32, the largest: top8, top16, top32; sign is for methods that send votes",
+        among=CODECS,
     )
-    download: str = option("float32", "how the broadcast's values travel, by the same names but top8, top16, top32")
+    download: str = option(
+        "float32",
+        "how the broadcast's values travel: not as sign, top8, top16 or top32, which are for updates alone",
+        among=CODECS,
+    )
     mask: MaskStyle = option(
         "difference",
         "how a mask travels that the other end does not have: as the difference to one it has, or whole",
