@@ -16,10 +16,10 @@ OPTIONS = options_of(RunArguments) + options_of(RunConfig)
 def values_of(opt: Option) -> st.SearchStrategy[Any]:
     if opt.choices:
         return st.sampled_from(opt.choices)
-    low, high = opt.bounds.at_least, opt.bounds.at_most
+    low, high, below = opt.bounds.at_least, opt.bounds.at_most, opt.bounds.below
     one: st.SearchStrategy[Any] = {
         int: st.integers(int(low or 0), 10**6 if high is None else int(high)),
-        float: st.floats(low if low is not None else 0.001, high if high is not None else 0.99),
+        float: st.floats(low if low is not None else 0.001, high if high is not None else 0.99 * (below or 1)),
         str: st.text("abc./*", min_size=1),
         bool: st.just(True),
     }[opt.type]

@@ -56,7 +56,8 @@ def test_help_declares_every_option_with_its_default(feddst: Call, monkeypatch: 
         if opt.type is bool:
             continue
         if opt.default not in ((), ""):
-            assert line.endswith(f"[default: {opt.default}]")
+            typed = ",".join(map(str, opt.default)) if opt.repeated else opt.default
+            assert line.endswith(f"[default: {typed}]")
         for choice in opt.choices:
             assert str(choice) in line
     assert max(map(len, lines)) <= 90

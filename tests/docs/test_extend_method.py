@@ -1,6 +1,7 @@
 """docs/extend-method.md: its method runs in Python, on every engine and from the command line, as the page says."""
 
 import dataclasses
+import importlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,14 +10,17 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
+from torch import nn
 
 import feddst
 from feddst import register
 from feddst.cli.main import main
 from feddst.clients.steps import Growth
+from feddst.core import SparseSum, Update
 from feddst.errors import OptionError
 from feddst.export.card import command as run_command
 from feddst.methods import METHODS, Card, FedAvg, FedDST, Method, OwnGroups
+from feddst.models import initial_model
 from feddst.options import flatten, option, updated
 from feddst.plugins import load_plugins
 from feddst.runtime import toml
@@ -24,6 +28,7 @@ from feddst.runtime.config import make_method, options_to_store
 from feddst.sparsity import Sparsity
 from feddst.studies.comparison import CompareConfig, compare_config
 from feddst.studies.reports import command
+from feddst.wire.header import SIZE
 
 SMALL = "--data.clients 4 --data.images_per_class 5 --cohort.size 2 --local.epochs 1 --eval_every 1"
 
@@ -35,10 +40,50 @@ def test_the_page_runs_as_it_stands(
     page = code_page("extend-method")
     page.install(workshop)
     left = page.run()
-    assert "with 20% of the weights" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "with 20% of the weights" in printed
     assert left["result"].config.method == "halfway"
     far, near = left["whole"].model.state_dict(), left["result"].model.state_dict()
     assert not all(torch.equal(far[name], near[name]) for name in far)
+    share = left["uploads"]["halfmask"] / left["uploads"]["randommask"]
+    assert 0.5 < share < 1
+    assert f"{share:.0%} of RandomMask's upload" in printed
+
+
+@pytest.mark.usefixtures("tiny_mnist")
+def test_its_odd_clients_hold_half_and_send_as_much(code_page: Callable[[str], Any], workshop: Path) -> None:
+    """Four clients take part in a round, on a network of one layer: 196·10 weights, of which 392 and 196 are kept."""
+    code_page("extend-method").install(workshop)
+    importlib.import_module("halfmask")
+    small: dict[str, Any] = {
+        "data": {"partition": "iid", "clients": 4, "images_per_class": 5},
+        "cohort": {"size": 4},
+        "local": {"epochs": 1},
+        "engine": {"kind": "reference", "workers": 1},
+    }
+
+    def network() -> nn.Sequential:
+        return nn.Sequential(nn.Flatten(), nn.Linear(196, 10))
+
+    config = feddst.configure(method="halfmask", rounds=2, **small)
+    run = feddst.run(config, model=network)
+    first, second = (2 * (SIZE + 4 * (kept + 10)) for kept in (392, 196))
+    assert run.rows[-1].upload_bytes == 2 * (first + second)
+    assert int(run.masks["1.weight"].sum()) == 392
+
+    method = make_method(config)
+    state = method.init(initial_model(network()), config.seed)
+    kept = [method.broadcast(state, client).masks["1.weight"] for client in range(4)]
+    assert [int(mask.sum()) for mask in kept] == [392, 196] * 2
+    assert kept[1] is kept[3]
+    assert not (kept[1] & ~kept[0]).any()
+    sizes = state.params["1.weight"].abs()
+    assert sizes[kept[1]].min() >= sizes[kept[0] & ~kept[1]].max()
+    # Nobody but the odd ones takes part: what they do not hold stays.
+    total = SparseSum({"1.weight": kept[1]})
+    total.add(Update(1, 1, 1, {"1.weight": torch.full((196,), 7.0), "1.bias": torch.zeros(10)}))
+    after = method.aggregate(state, total).params["1.weight"]
+    assert torch.equal(after, torch.where(kept[1], 7.0, state.params["1.weight"]))
 
 
 @pytest.mark.usefixtures("tiny_mnist")

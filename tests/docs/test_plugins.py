@@ -24,6 +24,7 @@ PAGES = (
     "extend-optimizer",
     "extend-step",
     "extend-log",
+    "extend-aggregator",
 )
 SMALL = "--data.clients 4 --data.images_per_class 5 --cohort.size 2 --local.epochs 1"
 
@@ -33,7 +34,7 @@ def test_the_program_finds_all_that_is_installed(code_page: Callable[[str], Any]
         code_page(name).install(tmp_path)
     words = (
         "run --method halfway --wire.values float8 --local.objective focal --local.optimizer lion --log sheet "
-        "--engine.workers 1 --rounds 1 --out here"
+        "--aggregator.kind median --engine.workers 1 --rounds 1 --out here"
     )
     program = "import sys; from feddst.cli.main import main; sys.exit(main() or main(['run', '--help']))"
     done = subprocess.run(
@@ -47,6 +48,7 @@ def test_the_program_finds_all_that_is_installed(code_page: Callable[[str], Any]
     assert (tmp_path / "here" / "summary.json").exists()
     assert (tmp_path / "here" / "rounds.csv").exists()
     assert "--engine.kind native|reference|stacked|debugging" in done.stdout
+    assert "--aggregator.kind mean|trimmed-mean|median" in done.stdout
 
 
 @pytest.mark.parametrize(

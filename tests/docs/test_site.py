@@ -136,6 +136,7 @@ def test_a_plot_has_the_ground_of_its_page(
         ("", "feddst"),
         ("methods", "feddst.methods"),
         ("core", "feddst.core"),
+        ("aggregators", "feddst.aggregators"),
         ("sparsity", "feddst.sparsity"),
         ("wire", "feddst.wire"),
         ("clients", "feddst.clients"),

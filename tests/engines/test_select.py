@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from typing import Any
 
 import pytest
 from torch import nn
@@ -13,6 +14,7 @@ import feddst
 from feddst.data import Dataset
 from feddst.engines import EngineConfig, ReferenceEngine, make_engine, select
 from feddst.engines.native import library
+from feddst.engines.stacked.engine import StackedEngine
 from feddst.options import updated
 from feddst.runtime import RunConfig
 
@@ -89,6 +91,43 @@ def test_without_kernels_a_run_goes_to_its_end_with_one_warning(
     assert [(record.levelno, record.getMessage()) for record in caplog.records] == [
         (logging.WARNING, f"training with PyTorch: {MISSING}. {SLOWER}")
     ]
+
+
+@pytest.mark.parametrize("level", [logging.INFO, logging.WARNING])
+def test_an_engine_that_adds_up_itself_leaves_other_aggregators_to_the_reference_engine(
+    level: int, module: nn.Module, dataset: Dataset, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    stacked = EngineConfig(kind="stacked", workers=1)
+    with closing(make_engine(stacked, module, dataset, aggregator="trimmed-mean", said_at=level)) as engine:
+        assert isinstance(engine, ReferenceEngine)
+    line = "training one client after another: the stacked engine adds updates up itself, and aggregator.kind is "
+    assert [(record.levelno, record.getMessage()) for record in caplog.records] == [(level, f"{line}trimmed-mean")]
+
+
+@pytest.mark.parametrize(("kind", "aggregator"), [("stacked", "mean"), ("reference", "trimmed-mean")])
+def test_an_engine_that_can_stays_and_nothing_is_said(
+    kind: str, aggregator: str, module: nn.Module, dataset: Dataset, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = EngineConfig(kind=kind, workers=1)
+    with closing(make_engine(config, module, dataset, aggregator=aggregator)) as engine:
+        assert isinstance(engine, {"stacked": StackedEngine, "reference": ReferenceEngine}[kind])
+    assert caplog.records == []
+
+
+def test_a_run_that_trims_is_the_same_on_the_engine_that_stands_in(
+    module: nn.Module, dataset: Dataset, caplog: pytest.LogCaptureFixture
+) -> None:
+    small: dict[str, Any] = {"rounds": 2, "data.clients": 4, "data.classes_per_client": 2, "data.images_per_class": 5}
+    small |= {"cohort.size": 4, "local.epochs": 1, "engine.workers": 1}
+    small |= {"aggregator.kind": "trimmed-mean", "aggregator.trim": 0.3}
+    found = {
+        kind: feddst.run(updated(RunConfig(), {**small, "engine.kind": kind}), model=module, data=dataset)
+        for kind in ("reference", "stacked")
+    }
+    assert len([record for record in caplog.records if "adds updates up itself" in record.getMessage()]) == 1
+    for name, value in found["reference"].model.state_dict().items():
+        assert value.equal(found["stacked"].model.state_dict()[name])
 
 
 def test_a_missing_module_is_reported_with_its_import_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,6 +84,8 @@ def test_clients_may_be_sent_different_masks(
         {"cohort__sampling": "with-replacement", "cohort__size": 5},
         {"method": "lg-fedavg", "cohort__sampling": "with-replacement"},
         {"seed": 12345, "local__weigh_by": "batches", "growth__images": "last-batch"},
+        {"aggregator__kind": "trimmed-mean", "aggregator__trim": 0.2},
+        {"method": "nestedmask", "wire__values": "q4", "wire__feedback": True, "wire__download": "bfloat16"},
     ],
     ids=lambda changes: "-".join(map(str, changes.values())),
 )

@@ -30,11 +30,11 @@ class Registry(dict[str, T], Generic[T]):
         kept: Any = item() if isclass(item) and not self.classes and not isabstract(item) else item
         self.admit(kept)
         if not isinstance(name := getattr(kept, "name", None), str) or not name:
-            raise TypeError(f"the name of a {self.what} must be text, got {name!r}")
+            raise TypeError(f"the name of {self._one} must be text, got {name!r}")
         if name in self:
             known: Any = self[name]
             kind = known if isclass(known) else type(known)
-            raise ValueError(f"a {self.what} named {name} is registered already: {kind.__name__}")
+            raise ValueError(f"{self._one} named {name} is registered already: {kind.__name__}")
         self[name] = kept
         return item
 
@@ -42,13 +42,17 @@ class Registry(dict[str, T], Generic[T]):
         """Raise if this cannot be one of them."""
         fits = isclass(item) and issubclass(item, self.base) if self.classes else isinstance(item, self.base)
         if not fits or isabstract(item):
-            raise TypeError(f"a {self.what} must be a class that implements {self.base.__name__}, got {item!r}")
+            raise TypeError(f"{self._one} must be a class that implements {self.base.__name__}, got {item!r}")
 
     def named(self, name: str, option: str) -> T:
         """The one that an option names; raises `OptionError` with the nearest name."""
         if name not in self:
             raise OptionError(f"{option} must be {one_of(self)}, got {name!r}{hint(name, self)}")
         return self[name]
+
+    @property
+    def _one(self) -> str:
+        return f"{'an' if self.what[0] in 'aeiou' else 'a'} {self.what}"
 
 
 _TRAVELLING: list[Registry[Any]] = []
