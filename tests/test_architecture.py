@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text()
 SOURCES = {
@@ -98,3 +100,22 @@ for name in {["feddst", *pure]!r}:
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+[TABLE] = re.findall(r"^\| to add \| touch \| look at \|\n\|[-|]+\|\n((?:\|.+\n)+)", PAGE, re.MULTILINE)
+TOUCHED = [row.strip("| ").split(" | ") for row in TABLE.splitlines()]
+
+
+def test_what_one_touches_is_there() -> None:
+    assert len(TOUCHED) > 10
+    for _, touched, example in TOUCHED:
+        for name in re.findall(r"`([\w/]+\.\w+)`", f"{touched} {example}"):
+            path = ROOT / name if name.startswith("native/") else ROOT / "src/feddst" / name
+            assert path.exists() != (path.stem == "x"), name
+            assert path.parent.is_dir()
+
+
+@pytest.mark.parametrize("what", ["method", "loss", "optimizer", "aggregator", "data source", "codec"])
+def test_few_files_are_touched_for_what_is_often_added(what: str) -> None:
+    [touched] = [touched for name, touched, _ in TOUCHED if what in name]
+    assert 1 <= len(re.findall(r"`[\w/]+\.py`", touched)) <= 3

@@ -1,4 +1,4 @@
-"""Methods, engines and codecs from other packages: modules that register them when they are imported.
+"""What other packages add, such as methods and codecs: modules that register it when they are imported.
 
 A package names such a module as an entry point of the group `feddst.plugins`; `import feddst` imports it, in worker
 processes and on Flower's nodes too.

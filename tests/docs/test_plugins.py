@@ -16,14 +16,26 @@ from feddst.methods import METHODS, OwnGroups
 from feddst.plugins import load_plugins
 from feddst.runtime import toml
 
-PAGES = ("extend-method", "extend-engine", "extend-codec", "extend-aggregator")
+PAGES = (
+    "extend-method",
+    "extend-engine",
+    "extend-codec",
+    "extend-objective",
+    "extend-optimizer",
+    "extend-step",
+    "extend-log",
+    "extend-aggregator",
+)
 SMALL = "--data.clients 4 --data.images_per_class 5 --cohort.size 2 --local.epochs 1"
 
 
 def test_the_program_finds_all_that_is_installed(code_page: Callable[[str], Any], tmp_path: Path) -> None:
     for name in PAGES:
         code_page(name).install(tmp_path)
-    words = "run --method halfway --wire.values float8 --aggregator.kind median --rounds 1 --out here"
+    words = (
+        "run --method halfway --wire.values float8 --local.objective focal --local.optimizer lion --log sheet "
+        "--aggregator.kind median --engine.workers 1 --rounds 1 --out here"
+    )
     program = "import sys; from feddst.cli.main import main; sys.exit(main() or main(['run', '--help']))"
     done = subprocess.run(
         [sys.executable, "-c", program, *words.split(), *SMALL.split()],
@@ -34,6 +46,7 @@ def test_the_program_finds_all_that_is_installed(code_page: Callable[[str], Any]
     )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "here" / "summary.json").exists()
+    assert (tmp_path / "here" / "rounds.csv").exists()
     assert "--engine.kind native|reference|stacked|debugging" in done.stdout
     assert "--aggregator.kind mean|trimmed-mean|median" in done.stdout
 

@@ -141,6 +141,8 @@ def test_a_plot_has_the_ground_of_its_page(
         ("wire", "feddst.wire"),
         ("clients", "feddst.clients"),
         ("clients", "feddst.clients.steps"),
+        ("clients", "feddst.clients.optimizers"),
+        ("clients", "feddst.objectives"),
         ("engines", "feddst.engines"),
         ("data", "feddst.data"),
         ("models", "feddst.models"),

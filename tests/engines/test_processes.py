@@ -10,7 +10,9 @@ import pytest
 import torch
 from torch import nn
 
+from feddst.clients.steps import Proximal
 from feddst.core import LocalTraining
+from feddst.core.step import STEPS
 from feddst.data import Dataset
 from feddst.engines import EngineConfig, EvalTask, ProcessEngine, ReferenceEngine, make_engine, results_of
 from feddst.engines.processes import can_travel
@@ -87,6 +89,12 @@ def test_a_module_from_the_users_script_stays_in_one_process(
     with closing(make_engine(EngineConfig(workers=2), module, dataset)) as engine:
         assert isinstance(engine, ReferenceEngine)
     assert "so one process trains all clients" in caplog.text
+
+
+def test_steps_of_the_users_script_stay_in_one_process(module: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert can_travel(module)
+    monkeypatch.setitem(STEPS, "proximal", type("Scripted", (Proximal,), {"__module__": "__main__"}))
+    assert not can_travel(module)
 
 
 @pytest.mark.parametrize("device", ["tpu", "gpu", "mps", "cuda:99", ""])

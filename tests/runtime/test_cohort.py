@@ -1,12 +1,13 @@
 """Who takes part: sampling with and without replacement, and stragglers."""
 
-from dataclasses import replace
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
-from feddst.clients.steps import LotteryPruning
-from feddst.core import ClientPlan, ServerState
+from feddst.clients.steps import LotteryPruning, Proximal
+from feddst.core import SCHEDULES, ClientPlan, ServerState
 from feddst.errors import TrainingError
 from feddst.methods import FedAvgM, FedProx, Method
 from feddst.runtime import CohortConfig
@@ -55,3 +56,41 @@ def test_a_method_whose_clients_keep_something_must_say_so(kept: dict[str, Any])
     with pytest.raises(TrainingError, match="fedavgm are to keep something between rounds: it must say keeps_state"):
         cohort(Silent(), CohortConfig(size=5))
     assert len(cohort(Open(), CohortConfig(size=5))) == 5
+
+
+def test_a_step_that_nobody_has_registered_is_refused() -> None:
+    @dataclass(frozen=True)
+    class Mine(Proximal):
+        pass
+
+    class Asking(FedAvgM):
+        def plan(self, state: ServerState, client: int) -> ClientPlan:
+            return super().plan(state, client).adding(Mine())
+
+    with pytest.raises(
+        TrainingError, match="fedavgm asks clients for Mine, a step that is not registered: write @feddst"
+    ):
+        cohort(Asking(), CohortConfig(size=5))
+
+
+@pytest.mark.parametrize("factor", [0.0, -0.5, math.nan, math.inf])
+def test_a_schedule_must_give_a_rate_to_train_with(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SCHEDULES["constant"], "factor", lambda round, rounds: factor)
+    with pytest.raises(
+        TrainingError, match=f"local.schedule constant must give a factor above 0, got {factor} for round 3"
+    ):
+        cohort(FedAvgM(), CohortConfig(size=5), round=3)
+
+
+def test_a_schedule_is_asked_for_rounds_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Round 0 comes before the first, and rounds that did not count are played again after the last."""
+    asked: list[tuple[int, int]] = []
+
+    def factor(round: int, rounds: int) -> float:
+        asked.append((round, rounds))
+        return 1.0
+
+    monkeypatch.setattr(SCHEDULES["constant"], "factor", factor)
+    for round, rounds in ((0, 4), (1, 4), (4, 4), (6, 4), (0, 0), (6, 0)):
+        participants(FedAvgM(), ServerState(round=round, seed=1, params={}), CohortConfig(size=1), 5, rounds)
+    assert asked == [(1, 4), (1, 4), (4, 4), (4, 4), (1, 0), (6, 0)]

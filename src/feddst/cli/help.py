@@ -76,8 +76,11 @@ def _heading(group: str) -> str:
 def _described(opt: Option) -> str:
     if opt.type is bool:
         return f"  --{opt.name}\n" + _filled(opt.help, INDENT)
-    default = shown_default(opt)
-    first = f"  --{opt.name} {_kind(opt)}" + (f"  [default: {default}]" if default else "")
+    first, default = f"  --{opt.name} {_kind(opt)}", shown_default(opt)
+    if default:
+        shown = f"[default: {default}]"
+        room = len(first) + 2 + len(shown) <= page_width()
+        first += f"  {shown}" if room else f"\n{_filled(shown, INDENT)}"
     return first + "\n" + _filled(opt.help, INDENT)
 
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from feddst.core.registry import Registry
 
 Reduction = Literal["mean", "sum"]
+"""What becomes of the losses of several examples."""
 
 
 class Objective(ABC):
