@@ -1,4 +1,4 @@
-"""Reading tar archives in memory: nothing is extracted to disk, and no read nor their sum is larger than allowed."""
+"""Reads tar archives in memory: nothing is extracted to disk, and each read and their sum are limited."""
 
 import bz2
 import gzip
@@ -16,7 +16,7 @@ EXPANSION = 100
 
 
 def most_unpacked(packed: int) -> int:
-    """How many bytes so many on disk may become; more than that is no set of images, but made to fill a memory."""
+    """How many bytes `packed` bytes on disk may become; more would not be images, but an attack."""
     return max(ALWAYS_ALLOWED, EXPANSION * packed)
 
 
@@ -33,7 +33,7 @@ def members(path: Path, wanted: Callable[[str], bool], largest: int) -> Iterator
                 yield from _members(tar, path, wanted, largest)
             if stream.last != bytes(tarfile.BLOCKSIZE):
                 raise DataError(f"{path}: the archive is cut off")
-            while stream.read(tarfile.RECORDSIZE):  # the checksum of a compressed file stands at its very end
+            while stream.read(tarfile.RECORDSIZE):  # a compressed file ends with its checksum
                 pass
     except (tarfile.TarError, lzma.LZMAError, zlib.error, OSError, EOFError) as error:
         raise DataError(f"{path}: cannot be read as a tar archive ({error})") from None
@@ -42,7 +42,7 @@ def members(path: Path, wanted: Callable[[str], bool], largest: int) -> Iterator
 def _members(
     tar: tarfile.TarFile, path: Path, wanted: Callable[[str], bool], largest: int
 ) -> Iterator[tuple[str, bytes]]:
-    left = most_unpacked(path.stat().st_size)  # sparse files take no room in an archive, but in memory
+    left = most_unpacked(path.stat().st_size)  # sparse files take space in memory, not in an archive
     while (member := tar.next()) is not None:
         name = member.name.removeprefix("./")
         if member.isreg() and wanted(name):
@@ -54,7 +54,7 @@ def _members(
             content = tar.extractfile(member)
             assert content is not None
             yield name, content.read()
-        tar.members.clear()  # type: ignore[attr-defined]  # or tarfile keeps every header it has seen
+        tar.members.clear()  # type: ignore[attr-defined]  # otherwise tarfile keeps every header
 
 
 def _open(path: Path) -> IO[bytes]:

@@ -1,7 +1,7 @@
 """Augmentation: altered versions of training images, mirrored and shifted ones, for clients to train on as well.
 
 They are made once, of all training images and before any partition, so that every engine and all seeds of a study share
-them: a data set with them takes so many times the memory.
+them. `n` versions take `n` times the memory.
 """
 
 from dataclasses import replace
@@ -18,9 +18,9 @@ FARTHEST = 4
 
 
 def augmented(dataset: Dataset, versions: int, shift_only: bool = False) -> Dataset:
-    """`dataset` with so many versions of each training image in all; the test images are as they were.
+    """`dataset` with `versions` versions of each training image in all; test images are unchanged.
 
-    What is drawn is the same for every run. A data set that has other versions already gets these in their place.
+    The random choices are the same for every run. If `dataset` has other versions, these replace them.
     """
     if dataset.versions == versions and (versions == 1 or dataset.shift_only == shift_only):
         return dataset
@@ -40,10 +40,10 @@ def augmented(dataset: Dataset, versions: int, shift_only: bool = False) -> Data
 
 
 def version(images: Tensor, number: int, shift_only: bool = False) -> Tensor:
-    """Version 0 of images [N, C, H, W] is as they are, and version 1 their mirror images.
+    """Version 0 of images [N, C, H, W] is unchanged; version 1 is mirrored.
 
-    Every other one is shifted at random, and before that mirrored by chance. With `shift_only` none is mirrored, and
-    version 1 is one of those shifted.
+    Every other version is mirrored at random, then shifted at random. With `shift_only` none is mirrored, and version 1
+    is shifted too.
     """
     if number == 0:
         return images
@@ -58,7 +58,7 @@ def version(images: Tensor, number: int, shift_only: bool = False) -> Tensor:
 def shifted(images: Tensor, down: Tensor, right: Tensor, mirrored: Tensor) -> Tensor:
     """Images [N, C, H, W], mirrored where `mirrored` [N], then moved by `down` and `right` [N] pixels.
 
-    What comes in at an edge is what a mirror on the last row or column shows.
+    Pixels from beyond an edge are reflected at the last row or column.
     """
     height, width = images.shape[2:]
     rows = _reflected(torch.arange(height) - down[:, None], height)
@@ -69,7 +69,7 @@ def shifted(images: Tensor, down: Tensor, right: Tensor, mirrored: Tensor) -> Te
 
 
 def _reflected(places: Tensor, size: int) -> Tensor:
-    """Places beyond either end of `size` pixels, as a mirror on the last pixel shows them."""
+    """Places beyond either end of `size` pixels, reflected at the last pixel."""
     return size - 1 - (size - 1 - places.abs()).abs()
 
 

@@ -1,8 +1,7 @@
 """CIFAR-10 and CIFAR-100 in their official python and binary forms, extracted or as archives.
 
-The md5 of every python file, extracted or archived, and of the binary archives must be the official one. For
-extracted .bin files there is no sum here: their sizes, the layout of their records and the range of their labels are
-all that is checked.
+The md5 of every python file, extracted or archived, and of the binary archives must be the official one. Extracted .bin
+files have no md5 here: only their sizes, the layout of their records and the range of their labels are checked.
 """
 
 import hashlib
@@ -32,7 +31,7 @@ Labelled: TypeAlias = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
 class Form:
     """One official layout: where the files lie, how one is decoded, and how large one may be.
 
-    `md5` holds the official sums of those of its files, and of its archive, that have one.
+    `md5` holds the official sums of its files and its archive, as far as there are any.
     """
 
     folder: str
@@ -62,7 +61,7 @@ class Cifar:
 
 
 def load_cifar(cifar: Cifar, root: Path) -> Dataset:
-    """The data set from what lies under `root`, downloaded there if nothing does."""
+    """The data set from the files under `root`, downloaded there if there are none."""
     form, where = _find(cifar, root) or (cifar.forms[0], fetch(cifar.url, root, cifar.md5))
     read = _from_folder if where.name == form.folder else _from_archive
     return _dataset(cifar, form, where, read(cifar, form, where))

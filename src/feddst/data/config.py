@@ -18,7 +18,7 @@ class DataSource(ABC):
 
     @abstractmethod
     def load(self, config: "DataConfig") -> Dataset:
-        """The data set, from the package, the disk or the net; `config.root` is what the user says of the place."""
+        """The data set, from the package, the disk or the net; `config.root` is the user's choice of place."""
 
 
 SOURCES: Registry[DataSource] = Registry("data source", DataSource)
@@ -78,16 +78,16 @@ class DataConfig:
 
     @property
     def versions(self) -> str:
-        """What clients hold beside the images themselves, in words to go on with; empty if nothing."""
+        """The versions of images that clients hold, as the end of a phrase; empty if none."""
         unmirrored = ", none mirrored" if self.shift_only else ""
         return f", {self.augmentation} versions of each image{unmirrored}" if self.augmentation > 1 else ""
 
     @property
     def tested(self) -> str:
-        """What is tested on in place of the test images, in words to go on with; empty if nothing."""
+        """The images held out for testing, as the end of a phrase; empty if none."""
         return f", tested on {self.held_out:,} images held out" if self.held_out else ""
 
     @property
     def unaugmented(self) -> "DataConfig":
-        """The same data, of which clients hold nothing but the images themselves."""
+        """The same data without altered versions of images."""
         return replace(self, augmentation=1, shift_only=False)

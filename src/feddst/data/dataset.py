@@ -20,9 +20,8 @@ class Dataset:
     """Training and test images [N, *input_shape], as stored, with int64 labels [N].
 
     `mean` and `std` (one number a channel, or empty) normalise uint8 images scaled to [0, 1]. `held_out` is how many
-    of the training images once were, if the test images were taken from those. `versions` is how many versions of each
-    training image there are: all images, then the second version of each, and so on; `shift_only` is whether none of
-    them is mirrored.
+    training images became the test images. `versions` is how many versions of each training image there are: all
+    images, then the second version of each, and so on; `shift_only` says that none of them is mirrored.
     """
 
     name: str
@@ -97,10 +96,10 @@ class Dataset:
         return tuple(self.train_images.shape[1:])
 
     def inputs(self, images: Array) -> Tensor:
-        """Inputs for a network from `images` [N, *input_shape], which are such as are stored here.
+        """Inputs for a network from `images` [N, *input_shape] as they are stored here.
 
-        uint8 is scaled to [0, 1] and normalised, other floats and truth values become float32, and integers, which
-        may be tokens, are as they were.
+        uint8 is scaled to [0, 1] and normalised, other floats and booleans become float32, and other integers, which
+        may be tokens, are unchanged.
         """
         if not isinstance(images, Tensor):
             images = _as_images(self.name, images)
@@ -116,9 +115,9 @@ class Dataset:
         return scaled
 
     def holding_out(self, images: int) -> "Dataset":
-        """So many training images, drawn at random but always the same, in place of the test images.
+        """`images` training images, drawn at random but always the same, replace the test images.
 
-        Altered versions of images are left out.
+        Altered versions are left out.
         """
         total = self.originals
         if images >= total:
@@ -140,7 +139,7 @@ class Dataset:
 
 
 def as_pair(name: str, part: str, pair: Pair) -> tuple[Tensor, Tensor]:
-    """Images and labels as tensors; whatever else was given is refused by name."""
+    """Images and labels as tensors; anything else is refused by name."""
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise DataError(
             f"{name}: {part} must be a pair (inputs, labels) of arrays or tensors, got {name_of(pair)}; "

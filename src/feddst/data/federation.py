@@ -1,4 +1,4 @@
-"""A data set and its division among clients: what an experiment trains and tests on."""
+"""A data set and its division among clients, for training and evaluation."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -63,7 +63,7 @@ class Federation:
         if not isinstance(train, Iterable):
             raise DataError(f"{name}: train must hold a pair (inputs, labels) for each client, got {name_of(train)}")
         test_images, test_labels = as_pair(name, "test", test)
-        one_test = (test_images[:1], test_labels[:1])  # enough to compare with; the whole is checked once, below
+        one_test = (test_images[:1], test_labels[:1])  # enough for the comparison; all of it is checked once, below
         owned = [
             Dataset.from_arrays(pair, one_test, name=f"{name}: client {client}", classes=classes)
             for client, pair in enumerate(train)
@@ -91,7 +91,7 @@ class Federation:
         return cls(dataset, Partition(given, tests), f"{name}, {len(owned)} clients")
 
     def augmented(self, versions: int, shift_only: bool = False) -> "Federation":
-        """The same clients, who hold so many versions of each training image, as option data.augmentation says."""
+        """The same clients with `versions` versions of each training image (option data.augmentation)."""
         DataConfig(augmentation=versions, shift_only=shift_only).check()
         dataset = augmented(self.dataset, versions, shift_only)
         if dataset is self.dataset:
@@ -170,7 +170,7 @@ class _StoredHere(ClientData):
 
 
 def _as_indices(array: npt.NDArray[np.generic]) -> Indices:
-    """Integers widened to int64; anything else is left for the check to refuse."""
+    """Integers widened to int64; anything else is left to the check."""
     return array.astype(np.int64) if array.dtype.kind in "iu" else cast(Indices, array)
 
 

@@ -20,7 +20,7 @@ from feddst.errors import DataError
 SPLITS = ("train", "test")
 MODES = ("L", "RGB", "RGBA")
 LITTER = {"thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx", "@eadir"}
-"""What file managers leave among images, in small letters; what begins with a dot is passed over too."""
+"""Files that file managers leave among images, in lower case; dotfiles are skipped too."""
 LARGEST_FILE = 256 << 20
 LARGEST_IMAGE = 64_000_000
 
@@ -36,7 +36,7 @@ def load_folder(path: Path) -> Dataset:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where an image stands: the folder above the splits, or none, then split, class and file name."""
+    """Where an image lies: the folder above the splits, or none, then split, class and file name."""
 
     top: str
     split: str
@@ -46,7 +46,7 @@ class _Place:
 
 @dataclass(frozen=True)
 class _Files:
-    """Name and content of each image file, how many bytes they take on disk, and how many they are, where known."""
+    """Name and content of each image file, their bytes on disk, and their number, where known."""
 
     contents: Iterator[tuple[str, bytes]]
     size: int
@@ -55,7 +55,7 @@ class _Files:
 
 @dataclass
 class _Images:
-    """The images read so far, by place, and how many bytes they take of those that are allowed."""
+    """The images read so far, by place, and how many of the allowed bytes they take."""
 
     path: Path
     allowed: int
@@ -143,7 +143,7 @@ class _Images:
             )
 
     def _count(self, pixels: int) -> None:
-        """Files that are small may hold images that fill the memory."""
+        """Small files may hold images that fill the memory."""
         self.taken += pixels
         if self.taken > self.allowed:
             raise DataError(f"{self.path}: its images take more than the {self.allowed} bytes allowed, once unpacked")

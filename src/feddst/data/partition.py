@@ -28,7 +28,7 @@ class Partition:
 def split(dataset: Dataset, config: DataConfig, seed: int) -> Partition:
     """Divide the images of `dataset` among clients as `config` says; the result depends on the seed alone.
 
-    Copies of an image are where the image is, and make no difference to anything else.
+    Altered versions go to the client that holds the image, and change nothing else.
     """
     config.check()
     rng = generator(seed, "partition")
@@ -43,7 +43,7 @@ def split(dataset: Dataset, config: DataConfig, seed: int) -> Partition:
 
 
 def all_versions(dataset: Dataset, train: Sequence[Indices]) -> tuple[Indices, ...]:
-    """For each client, the positions of all versions of its images, which are given by their originals' positions."""
+    """For each client, the positions of all versions of its images; train: the originals' positions."""
     firsts = np.arange(dataset.versions)[:, None] * dataset.originals
     return tuple((firsts + images).ravel() for images in train)
 
@@ -70,7 +70,7 @@ def by_classes(labels: Indices, num_classes: int, config: DataConfig, rng: np.ra
 def draw_classes(slots: Indices, config: DataConfig, rng: np.random.Generator) -> Indices:
     """Each client's distinct classes, int64 [clients, classes_per_client]; class k at most `slots[k]` times.
 
-    They are uniform among those that remain, unless that would leave too little for the clients to come.
+    They are drawn uniformly from those that remain, unless too few would be left for the next clients.
     """
     clients, each = config.clients, config.classes_per_client
     usable = int(np.minimum(slots, clients).sum())
@@ -83,8 +83,8 @@ def draw_classes(slots: Indices, config: DataConfig, rng: np.random.Generator) -
     chosen = np.empty((clients, each), np.int64)
     for client in range(clients):
         left = clients - client
-        # A client uses a class at most once, so of a class with `left` slots or more one goes to waste for
-        # each client that is passed over; the division stays possible as long as the spare slots cover that.
+        # A client uses a class at most once. So a class with `left` slots or more wastes one slot for each
+        # client without it. The division stays possible while the spare slots cover this.
         spare = int(np.minimum(slots, left).sum()) - left * each
         order = rng.permutation(len(slots))
         plenty = order[slots[order] >= left]

@@ -1,7 +1,7 @@
 """CIFAR's pickles, read without letting them call anything.
 
-Pickle is a program that names the functions to run. Here every name it may use stands for a plain record
-of what it was called with, and every other name is refused.
+A pickle is a program that names the functions to run. Here every allowed name stands for a plain record
+of its arguments, and every other name is refused.
 """
 
 import io
@@ -28,10 +28,10 @@ def load_pickle(content: bytes, name: str) -> dict[str, Any]:
 
 
 def _refuse_leaps(content: bytes) -> None:
-    """Raise if a pickle numbers what it remembers beyond the steps it has taken.
+    """Raise if a memo number in a pickle exceeds the number of its steps so far.
 
-    Those who write pickles count; the unpickler makes room up to whatever number it is given. That every length is
-    within the content is seen here too.
+    Real pickles number their memos in order, but the unpickler allocates memory up to any number. Lengths beyond the
+    content raise here too.
     """
     for step, (opcode, argument, _) in enumerate(pickletools.genops(content)):
         if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT") and argument is not None and argument > step:

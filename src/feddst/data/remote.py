@@ -1,4 +1,4 @@
-"""Clients whose images stay with them: what a server knows that has never seen any."""
+"""Clients whose images the server never sees, as far as it knows them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,8 +14,8 @@ from feddst.errors import DataError
 class RemoteFederation:
     """Stands in for a `Federation` where clients are elsewhere.
 
-    `example` is an input [1, *input_shape] like theirs; `images` is how many images each of them says it has, which may
-    become known only while a run goes on.
+    `example` is an input [1, *input_shape] like theirs; `images` is how many images each client says it has, which
+    may become known only during a run.
     """
 
     example: Tensor
@@ -41,13 +41,13 @@ class RemoteFederation:
         return _StoredThere(self, client)
 
     def description_of_data(self) -> bytes:
-        """What a digest of the data can be made of."""
+        """Bytes for a digest of the data."""
         return f"{list(self.example.shape)} {self.num_classes} {self.num_clients}".encode()
 
 
 @dataclass(frozen=True, eq=False)
 class _StoredThere(ClientData):
-    """A client's images, which the server never sees: how many there are may become known while a round goes on."""
+    """A client's images, which the server never sees; their number may become known during a round."""
 
     federation: RemoteFederation
     client: int

@@ -1,4 +1,4 @@
-"""A federation to look at: a table of the clients, and a picture of who holds what."""
+"""Shows a federation: a table of the clients, and a picture of what each holds."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -128,7 +128,7 @@ def _draw_scale(figure: "Figure", image: "AxesImage", scale: "Axes") -> None:
 
 
 def _colours() -> "Colormap":
-    """From a light tone that still stands out against white, where there are no images, to a dark one."""
+    """From a light tone, distinct from the white of no images, to a dark one."""
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap
 

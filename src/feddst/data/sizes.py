@@ -1,4 +1,4 @@
-"""What a network for a data set takes and gives, as far as the data set's name says it."""
+"""A data set's input shape and number of classes, from its name if possible."""
 
 from dataclasses import dataclass
 
@@ -20,11 +20,11 @@ KNOWN = {
     "cifar10": Sizes((3, 32, 32), len(CIFAR10.classes)),
     "cifar100": Sizes((3, 32, 32), len(CIFAR100.classes)),
 }
-"""The data sets of which nothing need be loaded or downloaded for this."""
+"""Data sets whose sizes are known without loading or download."""
 
 
 def sizes_of(config: DataConfig) -> Sizes:
-    """The sizes of the data set that `config` names; images of one's own are loaded."""
+    """The sizes of the data set that `config` names; the user's own images are loaded."""
     if config.dataset in KNOWN:
         return KNOWN[config.dataset]
     dataset = load(config.unaugmented)

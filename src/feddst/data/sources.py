@@ -41,7 +41,7 @@ def federate(config: DataConfig, seed: int, dataset: Dataset | None = None) -> F
 
 
 def clients_of(config: DataConfig, seed: int, data: Dataset | Federation | None = None) -> Federation:
-    """The clients of a run on `data`: those that are divided already get the versions of images that `config` asks for.
+    """The clients of a run on `data`; a `Federation` gets the versions of images that `config` asks for.
 
     Raises `OptionError` if they have others, or other images held out.
     """
@@ -53,7 +53,7 @@ def clients_of(config: DataConfig, seed: int, data: Dataset | Federation | None 
 
 
 def _refuse_others(dataset: Dataset, config: DataConfig, divided: bool = False) -> None:
-    """Raise if a data set has images held out, or altered versions, and others are asked for.
+    """Raise if a data set has other held-out images or versions than `config` asks for.
 
     Once it is `divided`, no more images can be held out.
     """

@@ -1,4 +1,4 @@
-"""What carries out clients' tasks. `reference` is slow, plain and obviously correct."""
+"""Engines carry out clients' tasks. `reference` is slow, plain and obviously correct."""
 
 from feddst.engines.base import Engine, EvalTask, Evaluation, Sink, results_of
 from feddst.engines.processes import ProcessEngine

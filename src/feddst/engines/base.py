@@ -1,4 +1,4 @@
-"""What an engine is: something that carries out clients' tasks and evaluates models."""
+"""An engine carries out clients' tasks and evaluates models."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from feddst.wire import ClientResult, ClientTask
 
 @dataclass(frozen=True)
 class EvalTask:
-    """A model to be tested on all test images, or on those at the int64 indices `images`."""
+    """A model to evaluate on all test images, or on those at the int64 indices `images`."""
 
     params: Tensors
     buffers: Tensors = field(default_factory=dict)
@@ -25,20 +25,20 @@ class EvalTask:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What came of testing a model. correct: bool [images]; loss: the mean over them."""
+    """The result of an evaluation. correct: bool [images]; loss: the mean over them."""
 
     correct: Tensor
     loss: float
 
 
 class Sink(Protocol):
-    """Takes what comes of a round's tasks, which are named by their index: one call at a time, in any order.
+    """Takes the results of a round's tasks, by task index: one call at a time, in any order.
 
-    May be called in another thread than the one that waits for it.
+    The calls may come from another thread than the one that waits for it.
     """
 
     def result(self, index: int, result: ClientResult) -> bool:
-        """What came of one task; whether it could be used. A payload is read, checked and added up here."""
+        """Take one task's result; returns whether it is usable. Reads, checks and adds up the payload."""
         ...
 
     def empty_sum(self, index: int) -> Aggregator:
@@ -46,20 +46,20 @@ class Sink(Protocol):
         ...
 
     def partial(self, index: int, total: Aggregator) -> None:
-        """The updates of some tasks of the run that this task belongs to, added up; their results have no payload."""
+        """Take the sum of the updates of some tasks of this task's run; their results have no payload."""
         ...
 
     def failed(self, index: int, error: TrainingError) -> None:
-        """The run that this task belongs to cannot go on."""
+        """Take the error that ends this task's run."""
         ...
 
 
 class Engine(ABC):
-    """Carries out tasks, which may be those of several runs, and hands what comes of them to a sink.
+    """Carries out tasks, of one or several runs, and hands their results to a sink.
 
-    An engine that reads messages' payloads and answers with payloads need only have `run` and `evaluate`. One that adds
-    up updates where it trains hands in sums as well, on a `device` of its own, and is trusted to: no bytes are sent.
-    `tf32` says whether CUDA's matrix products may be less precise than float32 there.
+    An engine that reads messages' payloads and answers with payloads needs only `run` and `evaluate`. One that adds up
+    updates where it trains also hands in sums, on its own `device`. These are trusted: no bytes are sent. `tf32` says
+    whether CUDA's matrix products may be less precise than float32 there.
     """
 
     device: torch.device = torch.device("cpu")
@@ -67,18 +67,18 @@ class Engine(ABC):
 
     @abstractmethod
     def run(self, tasks: Sequence[ClientTask], sink: Sink) -> None:
-        """Carry out tasks, and hand over what comes of each of them."""
+        """Carry out tasks, and hand over each one's result."""
 
     @abstractmethod
     def evaluate(self, tasks: Sequence[EvalTask]) -> list[Evaluation]:
-        """Test models, each on its images."""
+        """Evaluate models, each on its images."""
 
     def at_work(self) -> AbstractContextManager[object]:
-        """Whatever is done with tensors on the engine's device while runs are played is done within this."""
+        """The context for all work with tensors on the engine's device during runs."""
         return nullcontext()
 
     def close(self) -> None:
-        """Let go of processes and memory."""
+        """Release processes and memory."""
 
 
 class Results(dict[int, ClientResult]):
@@ -99,7 +99,7 @@ class Results(dict[int, ClientResult]):
 
 
 def results_of(engine: Engine, tasks: Sequence[ClientTask]) -> list[ClientResult]:
-    """Have tasks carried out here, and wait for all results, in their order; raises if one fails."""
+    """Carry out tasks and wait for all results, in the tasks' order; raises if one fails."""
     found = Results()
     engine.run(tasks, found)
     for result in found.values():

@@ -48,7 +48,7 @@ class ProcessEngine(Engine):
                 future.cancel()
 
     def evaluate(self, tasks: Sequence[EvalTask]) -> list[Evaluation]:
-        """A test on all images is shared out in chunks, others go whole to one worker each."""
+        """An evaluation on all images is split into chunks; any other goes to one worker."""
         wholes = {i: self._whole(task) for i, task in enumerate(tasks) if task.images is None}
         parts = {i: self._threads.submit(self._ask, task) for i, task in enumerate(tasks) if task.images is not None}
         return [wholes[i] if i in wholes else parts[i].result() for i in range(len(tasks))]
@@ -78,7 +78,7 @@ class ProcessEngine(Engine):
 
 
 def can_travel(module: nn.Module) -> bool:
-    """Whether a fresh process can rebuild this module and our codecs: not what lives in the user's script."""
+    """Whether a new process can rebuild this module and our codecs; not if the user's script defines them."""
     try:
         return b"__main__" not in pickle.dumps((module, known_here()))
     except Exception:
@@ -86,7 +86,7 @@ def can_travel(module: nn.Module) -> bool:
 
 
 def _test_part(dataset: Dataset) -> Dataset:
-    """What workers need of the data: training images come with each task."""
+    """The data that workers need: training images come with each task."""
     return replace(
         dataset, train_images=dataset.train_images[:1].clone(), train_labels=dataset.train_labels[:1].clone()
     )

@@ -18,7 +18,7 @@ from feddst.models.layout import lay_out, layout_for
 from feddst.wire import ClientResult, ClientTask
 
 CHUNK = 500
-"""Test images per forward pass: fixed, so that no result depends on how chunks are shared out."""
+"""Test images per forward pass: fixed, so that results do not depend on who gets which chunk."""
 
 
 class ReferenceEngine(Engine):
@@ -46,7 +46,7 @@ class ReferenceEngine(Engine):
         return [self.evaluate_one(task) for task in tasks]
 
     def evaluate_one(self, task: EvalTask) -> Evaluation:
-        """Test one model."""
+        """Evaluate one model."""
         images = torch.arange(len(self._dataset.test_labels)) if task.images is None else task.images
         return joined([self.evaluate_chunk(task, chunk) for chunk in torch.split(images, CHUNK)])
 

@@ -27,7 +27,7 @@ from feddst.options import option
 log = logging.getLogger(__name__)
 
 _SAID_AT = ContextVar("said_at", default=logging.WARNING)
-"""The level at which it is said that another engine stands in."""
+"""The log level for using another engine instead."""
 
 
 class EngineKind(ABC):
@@ -42,7 +42,7 @@ class EngineKind(ABC):
 
     @abstractmethod
     def make(self, config: "EngineConfig", module: nn.Module, dataset: Dataset, local: LocalTraining) -> Engine:
-        """An engine for a network, which it may overwrite, the data set it is tested on, and the training asked for."""
+        """An engine for a network (which it may overwrite), the data set it is evaluated on, and the training."""
 
 
 ENGINES: Registry[EngineKind] = Registry("kind of engine", EngineKind)
@@ -91,9 +91,9 @@ def make_engine(
     aggregator: str = SparseSum.name,
     said_at: int = logging.WARNING,
 ) -> Engine:
-    """The engine that `config` asks for, as far as it can train `module`; it works on a copy of that.
+    """The engine that `config` asks for, if it can train `module`, else another one. It works on a copy of `module`.
 
-    If it cannot, another does, which is logged at the level `said_at`: once a run is enough, not for each client.
+    Using another engine is logged at the level `said_at`: once a run is enough, not for each client.
     """
     kind = ENGINES.named(config.kind, "engine.kind")
     if kind.adds_up and aggregator != SparseSum.name:

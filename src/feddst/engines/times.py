@@ -1,4 +1,4 @@
-"""What a training step costs on the engine that carries out a run."""
+"""The time of a training step on a run's engine."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from feddst.models import timing
 def layer_times(
     config: EngineConfig, module: nn.Module, example: Tensor, batch: int, layers: Sequence[Layer], basis: TimeBasis
 ) -> LayerTimes:
-    """The times of one step on `batch` images, measured on the sparse kernels if they train, else in PyTorch."""
+    """The times of one step on `batch` images, measured on the sparse kernels if these train, else in PyTorch."""
     chain = _chain(config, module, example) if basis == "measured" else None
     if chain is None:
         return timing.layer_times(module, example, batch, layers, basis)
@@ -25,7 +25,7 @@ def layer_times(
 
 
 def _chain(config: EngineConfig, module: nn.Module, example: Tensor) -> Chain | None:
-    """The layers that the compiled kernels will train, if they do."""
+    """The layers if the compiled kernels will train them, else None."""
     if config.kind != "native" or config.torch_device().type != "cpu" or why_missing():
         return None
     try:

@@ -2,7 +2,7 @@
 
 The parent writes requests to standard input and reads replies from standard output, each a pickle behind its
 length. Both ends are the same program on the same machine, and nothing else can write to the pipes. The
-worker ends when the parent closes the pipe, or dies.
+worker ends when the parent closes the pipe or ends.
 """
 
 import os
@@ -38,14 +38,14 @@ class Setup:
 
 @dataclass(frozen=True)
 class Load:
-    """Remember a model for the chunks to come."""
+    """Remember a model for the next chunks."""
 
     task: EvalTask
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Test the remembered model on the test images at these indices."""
+    """Evaluate that model on the test images at these indices."""
 
     images: Tensor
 

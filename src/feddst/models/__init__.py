@@ -1,4 +1,4 @@
-"""The paper's networks, and what makes any `nn.Module` federable."""
+"""The paper's networks, and support for any `nn.Module`."""
 
 from feddst.models.build import network, network_name
 from feddst.models.config import ModelConfig

@@ -1,4 +1,4 @@
-"""A forward pass that leaves no trace: what a module makes of an input, before any training."""
+"""A forward pass without side effects, before any training."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 def dry_forward(module: nn.Module, example: Tensor) -> Any:
-    """What the module gives for `example` [1, *shape] in evaluation mode; its own mode is as before afterwards."""
+    """The module's output for `example` [1, *shape] in evaluation mode; its own mode is restored."""
     was_training = module.training
     try:
         with torch.no_grad():

@@ -1,4 +1,4 @@
-"""What makes any `nn.Module` federable: its tensors by name, and which of them may be pruned."""
+"""Makes any `nn.Module` federable: its tensors by name, and which of them may be pruned."""
 
 import fnmatch
 from collections.abc import Callable, Iterable, Sequence
@@ -63,9 +63,9 @@ def check_fit(module: nn.Module, example: Tensor, classes: int) -> None:
 
 
 def prunable_layers(module: nn.Module, prunable: Sequence[str] = (), dense: Sequence[str] = ()) -> tuple[Layer, ...]:
-    """The weights that `matrices` finds, or what `prunable` names, without what `dense` names and what is frozen.
+    """The weights that `matrices` finds, or those `prunable` names, without those `dense` names and frozen ones.
 
-    A frozen weight has no gradient, by which most methods would tell that it matters.
+    A frozen weight has no gradient, by which most methods judge weights.
     """
     params = dict(module.named_parameters())
     known = {matrix.name: matrix for matrix in matrices(module)}

@@ -51,7 +51,7 @@ def _of_call(layer: Any, own: str, args: tuple[Any, ...], kwargs: Mapping[str, A
 
 
 def _of_attention(layer: nn.MultiheadAttention, own: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int:
-    """Each place of the query, of the key and of the value is multiplied by its matrix, and each of the output."""
+    """Each place of query, key, value and output is multiplied by its matrix."""
     query, key, value = (
         given.numel() * layer.embed_dim
         for given in (*args, *(kwargs[name] for name in ("query", "key", "value")[len(args) :]))[:3]

@@ -1,4 +1,4 @@
-"""In which order the values of images and kernels lie in memory while PyTorch trains.
+"""The memory order of images and kernels while PyTorch trains.
 
 Channels last is the order in which PyTorch's convolutions and pools are fastest. But a module whose `forward` says
 `x.view(-1, n)` after a convolution, as many do, cannot be run with it, so every module is tried first.
@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 Layout = Callable[[Tensor], Tensor]
-"""Gives a tensor in the order in which it is to be used."""
+"""Returns a tensor in the memory order to use."""
 
 
 def channels_last(tensor: Tensor) -> Tensor:
@@ -21,7 +21,7 @@ def channels_last(tensor: Tensor) -> Tensor:
 
 
 def plain(tensor: Tensor) -> Tensor:
-    """Images and kernels in the order that PyTorch takes by itself; other tensors as they are."""
+    """Images and kernels in PyTorch's default order; other tensors as they are."""
     return tensor.contiguous() if tensor.dim() == 4 else tensor
 
 
@@ -31,8 +31,8 @@ def layout_for(module: nn.Module, example: Tensor) -> Layout:
     The module is left as it is.
     """
     if example.dim() != 4 and not any(value.dim() == 4 for value in module.parameters()):
-        return plain  # there is nothing to lay out
-    # A copied LSTM on a GPU warns that its weights are scattered until it is placed there again.
+        return plain  # nothing to lay out
+    # A copied LSTM on a GPU warns of scattered weights until it is moved there again.
     return channels_last if _works(copy.deepcopy(module).to(example.device), example) else plain
 
 
@@ -44,7 +44,7 @@ def lay_out(module: nn.Module, layout: Layout) -> nn.Module:
 
 
 def _works(module: nn.Module, example: Tensor) -> bool:
-    """Whether a forward and a backward pass, and a test, go well with channels last; the module may be changed."""
+    """Whether training and evaluation work with channels last; the module may be changed."""
     lay_out(module, channels_last)
     inputs = channels_last(example.repeat(2, *[1] * (example.dim() - 1)))  # BatchNorm cannot be trained on one
     labels = torch.zeros(2, dtype=torch.int64, device=example.device)
@@ -57,6 +57,6 @@ def _works(module: nn.Module, example: Tensor) -> bool:
                 torch.autograd.grad(loss, trained, allow_unused=True)
             with torch.no_grad():
                 module.eval()(inputs)
-    except Exception:  # whatever a user's forward may raise; where it is not the layout's fault, training will say so
+    except Exception:  # a user's forward may raise anything; if the layout is not the cause, training raises it again
         return False
     return True

@@ -1,15 +1,14 @@
 """Which parameters are weights that may be pruned: the one place where that is decided.
 
-A weight may be pruned where it is one of many by which an input is multiplied before a sum: those of convolutions and
-linear layers, transposed ones too; of recurrent layers, from the input and from the state before, and of LSTM's
-projection; of attention, from queries, keys and values, and to its output. Everything else stays dense: biases and
-other vectors, whatever belongs to a norm, embeddings (a word is looked up, not multiplied), and parameters of modules
-that are not known here. A user may choose otherwise (`model.prunable`, `model.dense`).
+Weights in a sum of products with an input may be pruned: those of convolutions and linear layers, transposed ones too;
+of recurrent layers, from the input and from the previous state, and of LSTM's projection; of attention, from queries,
+keys and values, and to its output. Everything else stays dense: biases and other vectors, all parameters of norms,
+embeddings (a word is looked up, not multiplied), and parameters of modules that are not known here. A user may choose
+otherwise (`model.prunable`, `model.dense`).
 
-PyTorch keeps some matrices one upon another in one tensor: the gates of an LSTM (4) or a GRU (3), and what attention
-multiplies queries, keys and values by (3). They have one mask and one budget, in which a weight of any of them may be
-exchanged for one of another. What a budget should be (`er`, `erk`) follows from the shape of a single one, as if they
-were layers of their own.
+PyTorch stacks some matrices in one tensor: the gates of an LSTM (4) or a GRU (3), and attention's matrices for queries,
+keys and values (3). They share one mask and one budget, so a weight of one may be exchanged for a weight of another.
+The size of the budget (`er`, `erk`) follows from the shape of a single matrix, as if each were a layer.
 """
 
 from collections.abc import Iterator
@@ -36,7 +35,7 @@ _ATTENTION = {"in_proj_weight": 3, "q_proj_weight": 1, "k_proj_weight": 1, "v_pr
 class Matrix:
     """A parameter that may be pruned: the one called `own` in the module `owner`, which uses it.
 
-    It is `stacked` matrices one upon another.
+    It consists of `stacked` matrices.
     """
 
     owner: str

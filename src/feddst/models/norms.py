@@ -1,9 +1,9 @@
 """BatchNorm and minibatches of one image.
 
-BatchNorm cannot be trained on one value a channel: there is no variance. A client that has one image would end the run
-so. It trains with the running statistics instead, as in evaluation, for that step. Where every minibatch has one image
-(`local.batch` 1) nothing would ever be normalised by what is seen, and so that is refused beforehand. Layers that find
-more than one value a channel in an image, as most convolutions give, are trained as ever.
+BatchNorm cannot be trained on one value a channel, which has no variance. A client with one image must not end the run:
+for that step BatchNorm uses the running statistics instead, as in evaluation. If every minibatch has one image
+(`local.batch` 1), no batch would ever be normalised by its own values, so this is refused beforehand. Layers with more
+than one value a channel in an image, as after most convolutions, are trained as usual.
 """
 
 import copy

@@ -16,8 +16,8 @@ Grid = tuple[int, int, int]
 def input_grids(module: nn.Module, example: Tensor) -> dict[str, Grid | None]:
     """The grid that each linear layer reads flattened, by weight name, in the model's order; None if there is none.
 
-    It is the last activation of that many values that had channels, height and width, or the image itself. example:
-    [1, *input shape]. One place alone is no grid.
+    It is the last activation of as many values with channels, height and width, or the image itself. A single place is
+    no grid. example: [1, *input shape].
     """
     layers = {
         f"{name}.weight" if name else "weight": layer
@@ -61,6 +61,6 @@ class _Seen(TorchFunctionMode):
         return made
 
     def last_of(self, size: int) -> Grid | None:
-        """The last one with so many values, if it has more than one place."""
+        """The last grid of `size` values, if it has more than one place."""
         grid = next((grid for grid in reversed(self._grids) if math.prod(grid) == size), None)
         return None if grid is None or math.prod(grid[1:]) < 2 else (grid[0], grid[1], grid[2])

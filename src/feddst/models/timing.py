@@ -1,12 +1,12 @@
-"""What a training step costs, as a constant and a time for each weight of a prunable layer.
+"""The time of a training step: a constant, and a time for each weight of a prunable layer.
 
-PruneFL takes the time of a round to be T + Σ t·(active weights), summed over layers. `flops` counts: t is the number of
+PruneFL models the time of a round as T + Σ t·(active weights), summed over layers. With `flops`, t is the number of
 multiply-adds that a weight takes part in for one image, and T is 0. `measured` takes times on one core of this machine,
-in PyTorch (where the sparse kernels train, `engines.native.timing` measures those): each prunable layer's forward and
-backward pass on inputs of the shape it really gets, shared out over its weights, and as T what the whole step takes
-beyond that. Those are times of dense kernels: the reference engine multiplies by masks, so that a layer costs it the
-same at every density. That a weight left out saves t is PruneFL's assumption and cannot be seen here. Neither has the
-time to send a weight in it.
+in PyTorch (where the sparse kernels train, `engines.native.timing` measures those): t is the time of each prunable
+layer's forward and backward pass on inputs of its real shape, divided by its weights, and T is the rest of the step.
+These are times of dense kernels: the reference engine multiplies by masks, so a layer costs the same at every density.
+That a pruned weight saves t is PruneFL's assumption, which cannot be measured here. Neither includes the time to send
+a weight.
 """
 
 import copy
@@ -45,7 +45,7 @@ def layer_times(
 
 @dataclass(frozen=True)
 class _Call:
-    """One call of a layer within a step: what it was given, detached."""
+    """One call of a layer within a step, with its detached inputs."""
 
     layer: nn.Module
     args: tuple[Any, ...]
@@ -60,7 +60,7 @@ class _Call:
 
 def _measured(module: nn.Module, inputs: Tensor, layers: Sequence[Layer]) -> LayerTimes:
     module = copy.deepcopy(module).train()
-    layout = layout_for(module, inputs[:1])  # that of training
+    layout = layout_for(module, inputs[:1])  # as in training
     lay_out(module, layout)
     inputs = layout(inputs)
     labels = torch.zeros(len(inputs), dtype=torch.int64)

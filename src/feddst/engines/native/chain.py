@@ -1,4 +1,4 @@
-"""What a module computes, as a chain of layers that the kernels know; or why it is none."""
+"""Reads a module as a chain of layers that the kernels know, or says why it is none."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -119,7 +119,7 @@ def _unknown(name: str, layer: nn.Module) -> str:
 
 
 def _describe(name: str, layer: nn.Module, inputs: Tensor) -> "Description | None":
-    """The layer for the kernels; None if it computes nothing. inputs: [1, …], what it is given."""
+    """The layer for the kernels; None if it computes nothing. inputs: [1, …], its input."""
     kind, images = type(layer), inputs.dim() == 4
     if kind in (nn.Identity, nn.Flatten) or (kind is nn.Dropout and layer.p == 0):
         if isinstance(layer, nn.Flatten) and (layer.start_dim, layer.end_dim) not in ((1, -1), (1, inputs.dim() - 1)):

@@ -25,7 +25,7 @@ from feddst.wire import ClientTask
 
 @dataclass
 class Workbench:
-    """What one thread needs to train clients: a session's memory, and a module for what only autograd can do."""
+    """One thread's means to train clients: a session's memory, and a module for what needs autograd."""
 
     chain: Chain
     beginnings: Beginnings
@@ -34,12 +34,12 @@ class Workbench:
 
     @cached_property
     def shapes(self) -> dict[str, torch.Size]:
-        """Of all parameters."""
+        """Parameters' shapes."""
         return {name: value.shape for name, value in self.module.named_parameters()}
 
     @cached_property
     def trained(self) -> tuple[list[bool], list[bool]]:
-        """Which weights and biases are to be trained, of those there are."""
+        """Which of the weights and biases are trained."""
         chosen = {name for name, value in self.module.named_parameters() if value.requires_grad}
         return [name in chosen for name in self.chain.weights], [name in chosen for name in self.chain.biases]
 
@@ -48,7 +48,7 @@ class Workbench:
 class NativeClient(Client):
     """A client whose weights are in a session while it trains; `params` and `slots` hold them when exposed.
 
-    `structure` is the session's; when it is `outdated`, the masks have moved since, and what they lack is zero there.
+    `structure` is the session's. When it is `outdated`, masks have changed since; weights they exclude are zero there.
     """
 
     bench: Workbench
@@ -69,7 +69,7 @@ class NativeClient(Client):
             self.expose()
             self._return()
         local, batches = self.task.plan.local, [batch for epoch in epochs for batch in epoch]
-        # One call for them all: each would wait for Python's lock when it comes back.
+        # One call for all epochs: each call waits for Python's lock when it returns.
         losses = iter(
             self.bench.session.train(
                 self.examples.inputs.numpy(),
@@ -91,7 +91,7 @@ class NativeClient(Client):
             step.after_epoch(self, last_batch)
 
     def _knows(self, growth: Growth) -> bool:
-        """Whether the kernels can readjust so: nothing grows by the gradient of what is not trained, if any is."""
+        """Whether the kernels know this growth: the usual one by gradient, with every weight trained."""
         usual = (growth.rule, growth.grow_from, growth.weights) == ("gradient", "inactive", "pruned")
         return usual and all(self.bench.trained[0])
 
@@ -155,14 +155,14 @@ class NativeClient(Client):
         return {}
 
     def _packed(self) -> tuple[Mapping[str, int], NDArray[np.float32]]:
-        """How many weights layers hold that have masks, and all values: of each layer its weights, then its bias."""
+        """How many weights each masked layer holds, and all values: layer by layer, weights then bias."""
         if self.outdated:
             return count_active(self.masks), self.bench.session.packed(self.bench.beginnings.bytes_of(self.masks))
         held = dict(zip(self.bench.chain.weights, self.structure.active, strict=True))
         return held, self.bench.session.packed()
 
     def _return(self) -> None:
-        """Go on in the session, with `masks`, `params` and `slots` as they are."""
+        """Continue in the session with these `masks`, `params` and `slots`."""
         self.structure = self.bench.beginnings.structure(self.masks)
         self._load()
         self.bench.session.load_velocity(*self.bench.beginnings.arrays(self.slots["velocity"]))
@@ -184,7 +184,7 @@ class NativeClient(Client):
 
 
 def train_client(bench: Workbench, task: ClientTask) -> Client:
-    """The client of a task, after its training; in PyTorch, where the kernels do not know what is asked."""
+    """The client of a task after training; in PyTorch where the kernels do not know the plan."""
     if why_unknown(task.plan):
         return reference.train_client(bench.module, task)
     begun = beginning(bench.module, task)

@@ -1,4 +1,4 @@
-"""The native engine: several clients at once, each in a thread of its own, with the same result for any number."""
+"""The native engine: several clients at once, one thread each; the result is the same for any number."""
 
 import copy
 import threading
@@ -27,7 +27,7 @@ from feddst.wire import ClientResult, ClientTask
 
 
 class NativeEngine(Engine):
-    """Trains and tests the module that `chain` was read from; keeps to itself what it changes."""
+    """Trains and evaluates the module that `chain` was read from, without changing that module."""
 
     def __init__(self, module: nn.Module, chain: Chain, dataset: Dataset, workers: int) -> None:
         self._module = module
@@ -61,7 +61,7 @@ class NativeEngine(Engine):
         self._team.close()
 
     def _bench(self) -> Workbench:
-        """This thread's own."""
+        """This thread's bench."""
         if not hasattr(self._own, "bench"):
             session = _native.Session(self._network, self._isa)
             self._sessions.append(session)
@@ -75,7 +75,7 @@ class NativeEngine(Engine):
         return answer(reader.read(task).with_data(examples), partial(train_client, self._bench()))
 
     def _chunks(self, task: EvalTask) -> list[Task[tuple[Tensor, float]]]:
-        """A test in parts."""
+        """The parts of a task."""
         masks = {name: task.params[name] != 0 for name in self._chain.weights}
         weights = self._beginnings.weights(self._beginnings.structure(masks), task.params)
         images = torch.arange(len(self._dataset.test_labels)) if task.images is None else task.images

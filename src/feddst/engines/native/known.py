@@ -1,4 +1,4 @@
-"""What the kernels know of training, on a CPU and side by side on a GPU."""
+"""Which training the kernels can do, on a CPU and side by side on a GPU."""
 
 import logging
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ KNOWN = {"objective": "cross-entropy", "optimizer": "sgd"}
 
 
 def refuse_unknown(local: LocalTraining) -> None:
-    """Raise `UnsupportedModelError` if kernels cannot train so."""
+    """Raise `UnsupportedModelError` if kernels cannot train this way."""
     for name, known in KNOWN.items():
         if (found := getattr(local, name)) != known:
             raise UnsupportedModelError(f"local.{name} is {found}, and the kernels know {known} alone")
@@ -22,7 +22,7 @@ def refuse_unknown(local: LocalTraining) -> None:
 def why_unknown(plan: ClientPlan) -> str:
     """Why the compiled kernels cannot carry out a plan; empty if they can.
 
-    Whatever a step does between epochs or at the ends of a round goes with them, but not what changes the gradient.
+    A step may act between epochs or at either end of a round, but may not change the gradient.
     """
     for name, known in KNOWN.items():
         if (found := getattr(plan.local, name)) != known:
@@ -34,14 +34,14 @@ def why_unknown(plan: ClientPlan) -> str:
 
 
 class Detour:
-    """Says why clients are trained in another way than an engine's own: each reason once, where `line` has its %s."""
+    """Logs why clients are not trained in the engine's own way: each reason once, at the %s of `line`."""
 
     def __init__(self, line: str) -> None:
         self._line = line
         self._said: set[str] = set()
 
     def say(self, reasons: Iterable[str]) -> None:
-        """Say those that are new; an empty one is none."""
+        """Log the reasons that are new and not empty."""
         for reason in dict.fromkeys(reasons):
             if reason and reason not in self._said:
                 self._said.add(reason)

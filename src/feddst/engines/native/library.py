@@ -1,4 +1,4 @@
-"""Whether this installation has compiled kernels, and the instruction set they are to use."""
+"""Whether this installation has compiled kernels, and which instruction set they use."""
 
 import importlib
 import os

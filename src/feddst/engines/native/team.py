@@ -1,4 +1,4 @@
-"""Threads that share a list of tasks; the one who asks is one of them, so that nobody competes with the workers."""
+"""Threads that share a list of tasks. The calling thread works too, so it never competes with its helpers."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -14,16 +14,16 @@ Deliver = Callable[[int, T], object]
 
 
 class Team:
-    """The calling thread and so many helpers that `members` work at once."""
+    """The calling thread and its helpers, `members` threads in all."""
 
     def __init__(self, members: int) -> None:
         self._helping = members - 1
         self._helpers = ThreadPoolExecutor(max(1, self._helping), "feddst-native", lambda: torch.set_num_threads(1))
 
     def share(self, tasks: Sequence[Task[T]], deliver: Deliver[T]) -> None:
-        """Carry out the tasks. Whoever has done one delivers its result; one at a time, in any order.
+        """Carry out the tasks, and deliver their results one at a time, in any order.
 
-        When one fails no other is begun, and nothing more is delivered.
+        After a failure no other task begins, and nothing more is delivered.
         """
         share = _Share(tasks, deliver)
         helpers = [self._helpers.submit(share.plan) for _ in range(min(self._helping, len(tasks) - 1))]
@@ -38,12 +38,12 @@ class Team:
             raise share.failures[min(share.failures)]
 
     def close(self) -> None:
-        """Wait for the helpers to leave off."""
+        """Wait for the helpers to stop."""
         self._helpers.shutdown(cancel_futures=True)
 
 
 class _Share(Generic[T]):
-    """Tasks that are not begun yet, and, by index, what went wrong with others."""
+    """Tasks that have not begun, and the errors of those that failed, by index."""
 
     def __init__(self, tasks: Sequence[Task[T]], deliver: Deliver[T]) -> None:
         self.failures: dict[int, Exception] = {}
@@ -57,7 +57,7 @@ class _Share(Generic[T]):
         while self._open:
             try:
                 index, task = self._open.pop()
-            except IndexError:  # somebody else was faster
+            except IndexError:  # another thread was faster
                 return
             try:
                 self._hand_over(index, task())

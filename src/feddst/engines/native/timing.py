@@ -1,8 +1,8 @@
 """What a training step costs on the sparse kernels: a constant, and a time for each active weight of a layer.
 
 Each prunable layer in turn gets several densities while the others keep one, and steps are timed on one core. The time
-of a step is taken to be T + Σ t·(active weights), fitted by least squares. Kernels that a layer may have for high
-densities are left out: their time does not depend on its weights.
+of a step is modelled as T + Σ t·(active weights), fitted by least squares. A layer's kernels for high densities are
+left out: their time does not depend on the number of active weights.
 """
 
 from collections.abc import Sequence
@@ -20,13 +20,13 @@ from feddst.engines.native.weights import Beginnings
 from feddst.stopwatch import timed
 
 DENSITIES = (0.05, 0.35, 0.65, 1.0)
-"""What a layer is timed at."""
+"""A layer's timed densities."""
 
 AROUND = 0.05
-"""The density of the others meanwhile."""
+"""The other layers' density meanwhile."""
 
 LEAST = 0.01
-"""No weight costs less than this share of the mean: what is too quick to be seen is not free."""
+"""No weight costs less than this share of the mean: too quick to measure is not free."""
 
 _REPEATS = 20
 
@@ -48,7 +48,7 @@ def native_layer_times(
 
 
 def fitted(names: Sequence[str], counts: NDArray[np.int64], seconds: NDArray[np.float64]) -> LayerTimes:
-    """The times that explain these best, none below 0; counts: active weights, [measurements, layers]."""
+    """The best fit to these measurements, none below 0; counts: active weights, [measurements, layers]."""
     most = counts.max(axis=0)
     design = np.column_stack([np.ones(len(counts)), counts / most])
     constant, *slopes = np.linalg.lstsq(design, seconds, rcond=None)[0].tolist()
@@ -59,7 +59,7 @@ def fitted(names: Sequence[str], counts: NDArray[np.int64], seconds: NDArray[np.
 
 
 def _mask(weights: Tensor, count: int) -> Tensor:
-    """So many weights, spread at random."""
+    """A mask with `count` random weights."""
     mask = torch.zeros(weights.numel(), dtype=torch.bool)
     draws = torch.Generator().manual_seed(0)
     mask[torch.randperm(len(mask), generator=draws)[:count]] = True
@@ -67,7 +67,7 @@ def _mask(weights: Tensor, count: int) -> Tensor:
 
 
 def _seconds(chain: Chain, params: dict[str, Tensor], masks: dict[str, Tensor], example: Tensor, batch: int) -> float:
-    """The shortest time of a step that changes nothing: others may be at work here."""
+    """The shortest time of a step that changes nothing: other work may run here too."""
     network = _native.Network(chain.shape, chain.layers)
     beginnings, session = Beginnings(chain, network), _native.Session(network, chosen_isa())
     structure = _native.Structure(network, beginnings.bytes_of(masks), [False] * len(chain.weights))

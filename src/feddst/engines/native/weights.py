@@ -1,4 +1,4 @@
-"""What clients begin with, as the kernels read it; clients that were sent the same model share one."""
+"""Clients' initial weights as the kernels read them; clients that were sent the same model share one."""
 
 import threading
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ class Beginnings:
         self._lock = threading.Lock()
 
     def of(self, begun: Beginning) -> _native.Weights:
-        """What a client begins with; the last broadcast is remembered."""
+        """A client's initial weights; the last broadcast's are cached."""
         sent = begun.task.sent.broadcast
         if begun.masks is not sent.masks:
             return self.weights(self.structure(begun.masks), begun.weights)
@@ -45,7 +45,7 @@ class Beginnings:
         return _native.Structure(self._network, self.bytes_of(masks))
 
     def bytes_of(self, masks: Masks) -> list[NDArray[np.uint8] | None]:
-        """The masks of all layers, as arrays that share their memory where it is contiguous; None: there is none."""
+        """The masks of all layers, as arrays that share their memory where it is contiguous; None: no mask."""
         return [_bytes(masks, name) for name in self._chain.weights]
 
     def weights(self, structure: _native.Structure, params: Mapping[str, Tensor]) -> _native.Weights:
@@ -59,7 +59,7 @@ class Beginnings:
         return weights, biases
 
     def _shared(self, masks: Masks) -> _native.Structure:
-        """The structure for masks that others will ask for too."""
+        """The structure for masks that several clients use."""
         if self._masks is None or not same_masks(self._masks[0], masks):
             self._masks = masks, self.structure(masks)
         return self._masks[1]

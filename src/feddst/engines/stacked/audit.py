@@ -1,4 +1,4 @@
-"""A check that what is counted and added up on a device is what would be written, sent and read."""
+"""Checks that sizes and sums made on a device are those of updates written, sent and read."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,9 +14,8 @@ from feddst.wire.feedback import Remainder, remainder_of
 
 
 def audit(share: Share, stacks: Sequence[Stack], results: Sequence[ClientResult]) -> list[ClientResult]:
-    """Write and read every update. Raises `AuditError` unless sizes and sums are as they were counted and added up.
+    """Write and read every update. Raises `AuditError` unless sizes, sums and kept remainders match.
 
-    So must be what clients keep of what did not arrive.
     Returns the results with the bytes that were written, which differ where values are deflated.
     """
     reference, wire = share.sent.on_cpu(), share.wire

@@ -1,4 +1,4 @@
-"""What clients begin with: the broadcast, what they keep to themselves, and lottery tickets."""
+"""Clients' initial models: the broadcast, the tensors they keep to themselves, and lottery tickets."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from feddst.wire import ClientTask
 
 
 class MaskRows:
-    """Masks as rows of a stack, uint8 [width], worked out once for as long as the same are sent again."""
+    """Masks as rows of a stack, uint8 [width], computed once for as long as the same ones are sent."""
 
     def __init__(self, flat: Flat, module: nn.Module, device: torch.device) -> None:
         self.frozen = {name for name, value in module.named_parameters() if not value.requires_grad}
@@ -23,7 +23,7 @@ class MaskRows:
         self._known: dict[int, tuple[Masks, Tensor]] = {}
 
     def of(self, sent: Sequence[Masks]) -> Tensor:
-        """A row for each; others than these are forgotten."""
+        """A row for each; all other masks are forgotten."""
         self._known = {id(masks): self._known.get(id(masks)) or (masks, self._made(masks)) for masks in sent}
         return torch.stack([self._known[id(masks)][1] for masks in sent])
 
@@ -47,7 +47,7 @@ class MaskRows:
 def begin(
     tasks: Sequence[ClientTask], stack: ModelStack, flat: Flat, module: nn.Module, images: Images, mask_rows: MaskRows
 ) -> list[ClientTask]:
-    """Bring what tasks begin with into a stack; returns them with the images that they train on."""
+    """Write the tasks' initial models into a stack; returns the tasks with their training images."""
     everybody = [task.sent.broadcast for task in tasks]
     sent = {id(broadcast): broadcast for broadcast in everybody}
     number = {broadcast: i for i, broadcast in enumerate(sent)}
@@ -72,7 +72,7 @@ def begin(
 def _own(
     task: ClientTask, row: int, stack: ModelStack, flat: Flat, module: nn.Module, images: Images, mask_rows: MaskRows
 ) -> ClientTask:
-    """What a client begins with that is not the broadcast's."""
+    """Write what a client does not get from the broadcast."""
     plan, mine = task.plan, task.data.indices
     if plan.keep:
         kept = {name: task.state.tensors.get(name, task.initial[name]) for name in sorted(plan.keep)}

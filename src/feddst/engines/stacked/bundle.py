@@ -1,4 +1,4 @@
-"""Members of all cohorts whose updates have the same shape: what is done with one is done with all of them at once."""
+"""Members of all cohorts whose updates have the same shape, so that they are processed at once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,15 +15,15 @@ from feddst.wire import ClientTask, Layout
 from feddst.wire.feedback import Remainder
 
 MOST = 2**26
-"""How many values are in a bundle, if it has several groups: memory is not without end."""
+"""The most values in a bundle of several groups: memory is limited."""
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """R members who send equally many values of each tensor.
+    """R members that send equally many values of each tensor.
 
-    rows: int64 [R, 1], which models on the stack are theirs; at: int64 [R, n], or [1, n] for all of them, in which
-    columns the weights are that they send. `remainders` are how they keep what does not arrive.
+    rows: int64 [R, 1], their models' rows on the stack; at: int64 [R, n], or [1, n] for all of them, the columns of the
+    weights that they send. `remainders` say how they keep what does not arrive.
     """
 
     trained: Trained
@@ -36,21 +36,21 @@ class Bundle:
 
     @property
     def stack(self) -> ModelStack:
-        """Where they are."""
+        """Their stack."""
         return self.trained.stack
 
     @cached_property
     def tasks(self) -> list[ClientTask]:
-        """Whose they are."""
+        """Their tasks."""
         return [self.trained.tasks[row] for row in self.members]
 
     @property
     def counts(self) -> Sequence[int]:
-        """How many values each parameter has that they send."""
+        """How many values of each parameter they send."""
         return self.remainders[0].counts
 
     def of(self, values: Tensor) -> Tensor:
-        """What each of them has of [M, width] that it sends, [R, n]."""
+        """The values of [M, width] that each member sends, [R, n]."""
         return values[self.rows, self.at]
 
     def put(self, values: Tensor, into: Tensor) -> None:
@@ -58,7 +58,7 @@ class Bundle:
         into.index_put_((self.rows, self.at), values)
 
     def received(self) -> Tensor:
-        """What each of them was sent of what it sends, [R, n]."""
+        """The broadcast's values of what each sends, [R, n]."""
         if not self.tasks[0].plan.own_layers:
             return self.of(self.stack.received)
         sent = self.stack.received.new_zeros(len(self.members), self.columns.flat.width)
@@ -67,7 +67,7 @@ class Bundle:
         return sent.gather(1, self.at.expand(len(sent), -1))
 
     def some(self, places: Sequence[int]) -> "Bundle":
-        """Some of them."""
+        """The members at these places."""
         if len(places) == len(self.members):
             return self
         index = torch.tensor(places, device=self.rows.device)
@@ -83,7 +83,7 @@ class Bundle:
 
 
 def bundled(shares: Sequence[Share]) -> list[Bundle]:
-    """All members of shares of the same stack."""
+    """All members of these shares of one stack."""
     alike: dict[object, list[tuple[Share, Group]]] = {}
     for share in shares:
         for group in share.groups:

@@ -32,14 +32,14 @@ class Layer(Protocol):
     relu: bool
 
     def forward(self, theta: Tensor, x: Tensor, y: Tensor) -> None:
-        """Write y, what the layer gives for x."""
+        """Write y, the layer's output for x."""
 
     def backward(
         self, theta: Tensor, x: Tensor, slopes: Slopes, into: Tensor, back: Slopes | None, alive: bool
     ) -> None:
         """Write the loss's slopes in the parameters to `into` and those in x to `back`, from those in y.
 
-        alive: x came out of a ReLU whose slope nobody else takes into account.
+        alive: x is a ReLU's output, whose slope is applied only here.
         """
 
 
@@ -113,14 +113,14 @@ class ChainGradients:
             descent(theta, into, self._largest.stop)
 
     def forward(self, theta: Tensor, inputs: Tensor, index: Tensor) -> Tensor:
-        """What the models give for their images, [M, classes, images]; the next call overwrites it."""
+        """The models' scores for their images, [M, classes, images]; the next call overwrites them."""
         self._run(theta, inputs, index)
         scores = self._given[-1][: self._batch.size(self._layers[-1].result)]
         scores = scores.view(self._batch.models, self._classes, self._batch.images)
         return scores.softmax(1) if self._softmax else scores
 
     def _make_slopes(self) -> list[Slopes]:
-        """Room for the slopes in what each layer gives; two rooms by turns where it need not be a layer's own."""
+        """Memory for the slopes in each layer's output: two buffers by turns, unless a layer needs its own."""
         largest = max(self._batch.size(layer.result) for layer in self._layers)
         rooms = [torch.empty(largest, device=self._batch.device) for _ in range(2)]
         return [
@@ -129,7 +129,7 @@ class ChainGradients:
         ]
 
     def _before(self, i: int) -> tuple[Slopes | None, bool]:
-        """Where a layer writes the slopes in what it was given, if anyone wants them, and whether a ReLU gave it."""
+        """Where a layer writes the slopes in its input, if they are needed, and whether that comes from a ReLU."""
         before = self._layers[i - 1] if i > 0 else None
         alive = before is not None and before.relu and not isinstance(before, Pool)
         return self._slopes[i - 1] if i > self._first else None, alive

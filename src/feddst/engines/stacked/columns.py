@@ -1,4 +1,4 @@
-"""Where, in the row of a model, the weights are that clients hold."""
+"""The columns of clients' weights in the row of a model."""
 
 import weakref
 
@@ -14,7 +14,7 @@ from feddst.wire.masks import decode_bitmap
 class Columns:
     """Finds the columns of the weights that updates hold, int64 [n], on a device, in the order of their layout.
 
-    Those under the masks of a bitmap section are known for as long as anybody has that bitmap.
+    Those under the masks of a bitmap section are cached for as long as that bitmap exists.
     """
 
     def __init__(self, flat: Flat, device: torch.device) -> None:
@@ -35,7 +35,7 @@ class Columns:
         return torch.cat(found)
 
     def under(self, bitmap: Tensor, layout: Layout, positions: Positions | None = None) -> Tensor:
-        """Under the masks of a bitmap section, uint8 [bytes]; `positions` are their weights', for whoever has them."""
+        """Under the masks of a bitmap section, uint8 [bytes]; `positions` of their weights, if known."""
         key = (id(bitmap) if len(bitmap) else 0, layout.fingerprint)
         if key not in self._known:
             if positions is None:

@@ -30,9 +30,9 @@ log = logging.getLogger(__name__)
 
 
 class StackedEngine(Engine):
-    """Carries out the tasks of many runs at once, and adds updates up where they are.
+    """Carries out the tasks of many runs at once, and adds updates up on the device.
 
-    `models` is how many are side by side at most; on a GPU matrix products have all of float32's bits if `exact`.
+    At most `models` are side by side; if `exact`, a GPU's matrix products have all of float32's bits.
     Raises `UnsupportedModelError` for modules it cannot stack.
     """
 
@@ -69,9 +69,9 @@ class StackedEngine(Engine):
 
 
 def _graphs(module: nn.Module, flat: Flat, images: Images, fallback: Trainer, exact: bool) -> "GraphTrainer | None":
-    """The fast path, where the module is a chain that the kernels know; else says why not."""
+    """The fast path if the module is a chain that the kernels know; else logs why not."""
     try:
-        from feddst.engines.stacked.graphed import GraphTrainer  # needs Triton, which is where CUDA is
+        from feddst.engines.stacked.graphed import GraphTrainer  # needs Triton, found only with CUDA
 
         chain = read_chain(copy.deepcopy(module).cpu(), tuple(images.inputs.shape[1:]))
         frozen = [name for name, value in module.named_parameters() if not value.requires_grad]

@@ -1,4 +1,4 @@
-"""Tests of models on a device where all test images are."""
+"""Evaluation on a device that holds all test images."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -25,7 +25,7 @@ class Scoring(Protocol):
 
 
 class StackedEvaluator:
-    """Tests models: together where there is a way to, else one after another."""
+    """Evaluates models: together if possible, else one after another."""
 
     def __init__(self, module: nn.Module, dataset: Dataset, device: torch.device, together: Scoring | None) -> None:
         self._module = module
@@ -34,7 +34,7 @@ class StackedEvaluator:
         self._together = together
 
     def evaluate(self, tasks: Sequence[EvalTask]) -> list[Evaluation]:
-        """All of them."""
+        """All tasks."""
         whole = [task for task in tasks if task.images is None]
         if self._together is None or not whole:
             return [self._alone(task) for task in tasks]

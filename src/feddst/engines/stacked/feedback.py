@@ -1,4 +1,4 @@
-"""What the wire leaves out of stacked clients' updates: added to the next ones, and kept, as `wire.feedback` has it."""
+"""Error feedback of stacked clients (`wire.feedback`): what updates leave out is kept and added to the next."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,11 +11,11 @@ from feddst.wire import ClientResult
 from feddst.wire.feedback import Remainder
 
 Left = tuple[Remainder, Tensor]
-"""What is left out of one client's update, a row on the device, where it stays, and how it is kept."""
+"""How a client keeps what its update leaves out, and those values: a row that stays on the device."""
 
 
 def add_kept(bundle: Bundle) -> None:
-    """Add to the members' weights what they keep: of each weight that they held then and hold now."""
+    """Add what members have kept to their weights, where they held a weight then and hold it now."""
     if not bundle.layout.params:
         return
     found = enumerate(one.kept(task.state) for one, task in zip(bundle.remainders, bundle.tasks, strict=True))
@@ -33,18 +33,18 @@ def add_kept(bundle: Bundle) -> None:
 
 
 def left_out(bundle: Bundle, arrived: Tensor) -> dict[int, Left]:
-    """What each member sent and has not arrived, of weights [M, width] as they arrive, by its row on the stack."""
+    """What did not arrive of each member's weights, by its row; arrived: [M, width]."""
     if not bundle.layout.params:
         return {}
     lost = bundle.of(bundle.stack.theta).sub_(bundle.of(arrived)).to(torch.bfloat16)
-    # Each in memory of its own: clients are seen again at different times.
+    # Each in its own memory: clients return in different rounds.
     own = [lost.new_empty(lost.shape[1]) for _ in bundle.members]
     torch._foreach_copy_(own, lost.unbind())
     return dict(zip(bundle.members, zip(bundle.remainders, own, strict=True), strict=True))
 
 
 def keeping(left: Mapping[int, Left], rows: Sequence[int], results: Sequence[ClientResult]) -> list[ClientResult]:
-    """What comes of the clients in these rows, who keep what was left out of their updates, where anything is kept."""
+    """The results of the clients in these rows, whose states now hold what their updates left out, if anything."""
     if not left:
         return list(results)
     states = [left[row][0].written(result.state, left[row][1]) for row, result in zip(rows, results, strict=True)]

@@ -11,12 +11,12 @@ from torch import Tensor
 from feddst.core import Tensors
 
 _ALIGNED = 32
-"""Numbers at whose multiples tensors begin: memory is read in pieces of 128 bytes."""
+"""Tensors begin at multiples of this many numbers: memory is read in pieces of 128 bytes."""
 
 
 @dataclass(frozen=True)
 class Flat:
-    """Where each tensor of a model lies in a row of `width` numbers; what is between two tensors stays zero."""
+    """Where each tensor of a model lies in a row of `width` numbers; gaps between tensors stay zero."""
 
     shapes: Mapping[str, tuple[int, ...]]
 

@@ -21,7 +21,7 @@ from feddst.engines.stacked.model_stack import ModelStack, Trainer
 from feddst.engines.stacked.slots import Images
 
 EIGHT = 8
-"""Images come in multiples of this; what is filled up has no share in the loss."""
+"""Images come in multiples of this; the padding has no share in the loss."""
 
 CHUNK = 64
 """Images of a client in one pass where a gradient is averaged over many."""
@@ -37,7 +37,7 @@ _CAPTURING = threading.Lock()
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is fixed in a graph: how many models of a stack step, on how many images at most, and how."""
+    """The constants of a graph: how many models of a stack step, on how many images at most, and how."""
 
     models: int
     images: int
@@ -49,7 +49,7 @@ class Recipe:
 
 @dataclass
 class Step:
-    """A step that can be taken again and again, on what lies in its tensors. Sizes are as for `ChainGradients`."""
+    """A repeatable step on the contents of its tensors. Sizes are as for `ChainGradients`."""
 
     index: Tensor
     share: Tensor
@@ -59,7 +59,7 @@ class Step:
 
 
 class GraphTrainer:
-    """Trains stacks by kernels; a `fallback` takes what they cannot do, `frozen` parameters have no gradient.
+    """Trains stacks by kernels, and by `fallback` what they cannot do; `frozen` parameters have no gradient.
 
     Raises `UnsupportedModelError` at the start.
     """
@@ -96,7 +96,7 @@ class GraphTrainer:
         return self._stacks[models]
 
     def _forget(self) -> None:
-        """Let go of all memory, as when runs that ended have left other numbers of models behind."""
+        """Release all memory, for example if ended runs had other numbers of models."""
         for kept in (self._steps, self._gradients, self._slopes, self._stacks):
             kept.clear()
 
@@ -182,7 +182,7 @@ class GraphTrainer:
 
 
 def _graph(take: Callable[[], None]) -> Callable[[], None]:
-    """A step as a CUDA graph, recorded while nobody is awake, so that nothing changes."""
+    """A step as a CUDA graph, recorded while no model is awake, so that nothing changes."""
     take()  # compiles the kernels
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
@@ -196,7 +196,7 @@ def _eights(images: int) -> int:
 
 
 def _shares(lengths: Tensor, widest: int) -> Tensor:
-    """1/n for each of a minibatch's n images, and 0 for what fills it up; lengths: int64 [...]."""
+    """1/n for each of a minibatch's n images, and 0 for its padding; lengths: int64 [...]."""
     there = torch.arange(widest, device=lengths.device) < lengths[..., None]
     return there / lengths.clamp(min=1)[..., None].float()
 

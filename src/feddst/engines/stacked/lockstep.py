@@ -1,4 +1,4 @@
-"""Which images each model sees in each step, for models that train in lockstep though they may have more or fewer."""
+"""Which images each model sees in each step. Models train in lockstep and may have different numbers of images."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Lockstep:
 
     @property
     def steps(self) -> int:
-        """How many steps the longest work takes."""
+        """The steps of the longest training."""
         return len(self.lengths)
 
     def one_by_one(self) -> Iterator["Lockstep"]:
@@ -28,7 +28,7 @@ class Lockstep:
             yield Lockstep(self.index[alone], self.lengths[alone])
 
     def minibatches(self) -> list[Indices]:
-        """What each model sees in the first step; any image where it is done, since nobody can do without."""
+        """Each model's images in the first step; an arbitrary one if it is done, since none may be empty."""
         return [row[: max(1, length)] for row, length in zip(self.index[0], self.lengths[0].tolist(), strict=True)]
 
 

@@ -1,4 +1,4 @@
-"""Models side by side while they train, and what can train them."""
+"""Models side by side while they train, and the trainers' protocol."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,8 +17,8 @@ from feddst.engines.stacked.lockstep import Lockstep
 class ModelStack:
     """M models, a row each; see `Flat`.
 
-    theta, velocity: float32 [M, width]; masks: uint8 [M, width], 0 where a weight is masked, frozen or not there;
-    received: as theta, what the proximal term pulls to; buffers: [M, *shape] each.
+    theta, velocity: float32 [M, width]; masks: uint8 [M, width], 0 where a weight is masked, frozen or absent;
+    received: like theta, the target of the proximal term; buffers: [M, *shape] each.
     """
 
     theta: Tensor
@@ -29,7 +29,7 @@ class ModelStack:
 
     @classmethod
     def empty(cls, models: int, flat: Flat, device: torch.device) -> "ModelStack":
-        """Room for so many models, all zero."""
+        """Memory for `models` models, all zero."""
         theta, velocity, received = (torch.zeros(models, flat.width, device=device) for _ in range(3))
         return cls(theta, velocity, torch.zeros(models, flat.width, dtype=torch.uint8, device=device), received)
 
@@ -38,7 +38,7 @@ class Trainer(Protocol):
     """Trains the models of a stack."""
 
     def stack(self, models: int) -> ModelStack:
-        """Room for so many models, which may be the same as before, with whatever is in it."""
+        """Memory for `models` models; it may be used memory, with its old contents."""
         ...
 
     def epochs(self, stack: ModelStack, steps: Lockstep, local: LocalTraining, mu: float) -> Tensor:

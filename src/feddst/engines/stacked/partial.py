@@ -1,4 +1,4 @@
-"""What stacked clients send, added up where it was made; its bytes are counted, and now and then written as well."""
+"""Stacked clients' updates, summed on the device; their bytes are counted, and written only for an audit."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ from feddst.wire.update import LARGEST_TERM, check_change
 
 @dataclass(frozen=True)
 class Arrived:
-    """Weights and reports of a stack's members as they arrive, [M, width] each, and what is left out, by their rows."""
+    """A stack's weights and reports as they arrive, [M, width] each, and what is left out, by row."""
 
     theta: Tensor
     reports: Mapping[str, Tensor]
@@ -35,7 +35,7 @@ class Arrived:
 
 
 class PartialSums:
-    """Adds up what clients send, as groups of them finish: a sum for all who were sent the same."""
+    """Adds up clients' updates as groups of them finish: one sum for all that were sent the same."""
 
     def __init__(self, sink: Sink, columns: Columns) -> None:
         self._sink = sink
@@ -44,7 +44,7 @@ class PartialSums:
         self._failed: set[Reference] = set()
 
     def take(self, trained: Trained) -> None:
-        """Add up what these clients send, and hand over what is known of each."""
+        """Add up these clients' updates, and hand over each one's result."""
         for row, error in trained.failures.items():
             self._sink.result(trained.indices[row], ClientResult.failed(str(error), diverged=True))
         for shares in self._shares(trained):
@@ -63,7 +63,7 @@ class PartialSums:
                 self._sink.partial(index, total)
 
     def _shares(self, trained: Trained) -> list[list[Share]]:
-        """Those who were sent the same and can go on; shares with the same wire together."""
+        """The unfailed clients by what they were sent; shares with the same wire together."""
         rows: dict[Reference, list[int]] = {}
         for row, task in enumerate(trained.tasks):
             if task.sent not in self._failed and row not in trained.failures:
@@ -90,7 +90,7 @@ class PartialSums:
         index = share.trained.indices[share.rows[0]]
         if share.sent not in self._sums:
             empty = self._sink.empty_sum(index)
-            assert isinstance(empty, SparseSum)  # other aggregators are for other engines, as `make_engine` sees to it
+            assert isinstance(empty, SparseSum)  # `make_engine` gives other aggregators to other engines
             self._sums[share.sent] = index, empty
         _, total = self._sums[share.sent]
         for i, stack in enumerate(stacks):
@@ -103,7 +103,7 @@ class PartialSums:
 
 
 def _arrived(shares: Sequence[Share]) -> Arrived:
-    """Everything that they send, all with the same wire, and what has not arrived of it, where they keep that."""
+    """Everything that shares with the same wire send, and what did not arrive of it, if they keep that."""
     trained, wire = shares[0].trained, shares[0].wire
     codec = codec_named(wire.values, "wire.values")
     bundles = [] if codec.elementwise and not wire.feedback else bundled(shares)
@@ -119,7 +119,7 @@ def _arrived(shares: Sequence[Share]) -> Arrived:
 
 
 def _stacks(share: Share, arrived: Arrived) -> list[Stack]:
-    """What a share's members send, as the server takes it in: weights, reports, buffers."""
+    """What a share's members send, as the server adds it up: weights, reports, buffers."""
     stack, layout, flat = share.trained.stack, share.layout, share.flat
     weights = [task.largest_weight for task in share.tasks]
     stacks = [_weights_of(share, arrived.theta, weights)] if layout.params else []
@@ -139,7 +139,7 @@ def _stacks(share: Share, arrived: Arrived) -> list[Stack]:
 
 
 def _weights_of(share: Share, arrived: Tensor, weights: Sequence[int]) -> Stack:
-    """Their weights: what the broadcast's masks keep, where all hold just that, else all columns."""
+    """Their weights: those under the broadcast's masks if all have these masks, else all columns."""
     theta = share.of(arrived)
     correct(share, theta)
     own = any(share.trained.changed[row] for row in share.rows)
@@ -164,7 +164,7 @@ def _kept_places(share: Share) -> dict[Key, Place]:
 
 
 def _refused(share: Share, stacks: Sequence[Stack], arrived: Arrived) -> dict[int, ClientResult]:
-    """What comes of updates that hold what no server would take, by their senders' rows."""
+    """The results of updates that a server would refuse, by their clients' rows."""
     peaks = zip(*(stack.peaks for stack in stacks), strict=True)
     far = _far(share, arrived)
     refused: dict[int, ClientResult] = {}
@@ -185,7 +185,7 @@ def _refused(share: Share, stacks: Sequence[Stack], arrived: Arrived) -> dict[in
 
 
 def _far(share: Share, arrived: Arrived) -> set[int]:
-    """Which of them may hold weights too far from those that were sent, as far as norms tell."""
+    """Which of them may be too far from the weights they were sent, judged by norms."""
     times, sent = share.wire.max_change, share.sent.norm
     if not times or not share.layout.params:
         return set()
@@ -229,7 +229,7 @@ def _mask_section(share: Share, masks: Masks) -> bytes:
 
 
 def _state(share: Share, row: int, masks: Masks) -> ClientState:
-    """What a client keeps."""
+    """A client's state."""
     task, stack = share.trained.tasks[row], share.trained.stack
     if row in share.trained.kept:
         return share.trained.kept[row]

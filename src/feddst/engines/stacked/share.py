@@ -1,4 +1,4 @@
-"""Those of clients who trained together that were sent the same, and what they hold."""
+"""Clients that trained together and were sent the same, and what they hold."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,10 +20,10 @@ from feddst.wire.task import Encoder
 
 @dataclass(frozen=True)
 class Group:
-    """Members of a share who hold the same weights: which of them, from first to last.
+    """Members of a share that hold the same weights: those at `places`.
 
-    `columns` are where in the row of a model the weights are that they send; `remainder` is how they keep what does not
-    arrive of them.
+    `columns` are the columns of the weights that they send, in the row of a model; `remainder` says how they keep what
+    does not arrive.
     """
 
     places: range
@@ -32,15 +32,15 @@ class Group:
 
     @property
     def counts(self) -> Sequence[int]:
-        """How many values each parameter has that they send."""
+        """How many values of each parameter they send."""
         return self.remainder.counts
 
 
 @dataclass(frozen=True)
 class Share:
-    """Clients who were sent the same among those who trained together: `rows` of `trained` are theirs.
+    """Clients that were sent the same: `rows` of `trained`, which holds all that trained together.
 
-    index: the same, int64 [K], on the device.
+    index: `rows` as int64 [K], on the device.
     """
 
     trained: Trained
@@ -65,12 +65,12 @@ class Share:
 
     @property
     def encoder(self) -> Encoder:
-        """What wrote what they were sent."""
+        """The encoder of their broadcast."""
         return self.tasks[0].encoder
 
     @cached_property
     def tasks(self) -> list[ClientTask]:
-        """Whose they are."""
+        """Their tasks."""
         return [self.trained.tasks[row] for row in self.rows]
 
     @cached_property
@@ -80,21 +80,21 @@ class Share:
 
     @cached_property
     def value_bytes(self) -> int:
-        """How many bytes the values of one who holds the broadcast's masks take."""
+        """How many bytes a client's values take under the broadcast's masks."""
         return self.bytes_of(self.sent.active)
 
     def bytes_of(self, active: Mapping[str, int]) -> int:
-        """How many bytes values take, with so many active weights in masked layers."""
+        """How many bytes values take; active: the active weights of each masked layer."""
         return codec_named(self.wire.values, "wire.values").size(counts_of(self.layout, active))
 
     @cached_property
     def sparse(self) -> set[str]:
-        """The names of the tensors of which they may hold only a part."""
+        """The names of the tensors that may be masked."""
         return {*self.sent.broadcast.masks, *self.tasks[0].plan.own_layers}
 
     @cached_property
     def sent_columns(self) -> Tensor:
-        """In which columns the weights are that they send if they hold the broadcast's masks, int64 [n]."""
+        """The columns of the weights that they send under the broadcast's masks, int64 [n]."""
         layout = Layout(self.layout.params)
         facts = self.sent.facts.under(layout)
         return self.columns.under(facts.bitmap_row, layout, facts.positions)
@@ -104,13 +104,13 @@ class Share:
         return values[self.index]
 
     def without(self, rows: Collection[int]) -> "Share":
-        """The others."""
+        """Without these rows."""
         rows = [row for row in self.rows if row not in rows]
         return replace(self, rows=rows, index=torch.tensor(rows, device=self.index.device))
 
     @cached_property
     def groups(self) -> list[Group]:
-        """Those who hold the same weights: all of them, or each alone where some have masks of their own."""
+        """Members that hold the same weights: all, or each alone where some have masks of their own."""
         changed = [self.trained.changed[row] for row in self.rows]
         if not any(changed):
             return [self._group(range(len(self.rows)))]
@@ -130,10 +130,10 @@ class Share:
 
     @cached_property
     def _places(self) -> dict[int, int]:
-        """Where each row is among theirs."""
+        """Each row's place in `rows`."""
         return {row: place for place, row in enumerate(self.rows)}
 
     @cached_property
     def _held(self) -> Tensor:
-        """All their masks, brought to the CPU in one go."""
+        """All their masks, copied to the CPU at once."""
         return self.of(self.trained.stack.masks).cpu()

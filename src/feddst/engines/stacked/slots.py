@@ -1,4 +1,4 @@
-"""Clients side by side: what they learn from, and whose tasks go together."""
+"""Clients side by side: their images, and which tasks go together."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from feddst.data import Dataset
 from feddst.wire import ClientTask
 
 PIECE = 5000
-"""Images that are brought to a device together."""
+"""Images that are copied to a device together."""
 
 
 @dataclass(frozen=True)
@@ -23,15 +23,15 @@ class Images:
     labels: Tensor
 
     def at(self, rows: Indices) -> Examples:
-        """Those in these rows."""
+        """The images in these rows."""
         here = torch.from_numpy(rows).to(self.inputs.device)
         return Examples(self.inputs[here], self.labels[here])
 
 
 def placed(dataset: Dataset, images: Tensor, device: torch.device) -> Tensor:
-    """Inputs for a network on a device, from images such as are stored in a data set, which are many.
+    """Inputs for a network on a device, from many images as a data set stores them.
 
-    They become what they are on the CPU, whose divisions have other last bits than a GPU's, and some at a time.
+    They are computed on the CPU, whose divisions differ from a GPU's in the last bits, and some at a time.
     """
     if device.type == "cpu":
         return dataset.inputs(images)
@@ -65,7 +65,7 @@ def sequence(task: ClientTask) -> Indices:
 
 
 def alike(tasks: Sequence[ClientTask], most: int) -> list[list[int]]:
-    """The indices of tasks whose plans differ in nothing but the number of epochs, at most so many together.
+    """The indices of tasks whose plans differ only in the number of epochs, at most `most` together.
 
     Those with the most steps come first.
     """

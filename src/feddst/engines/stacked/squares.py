@@ -19,7 +19,7 @@ class StackedSquares:
 
     @classmethod
     def of(cls, stack: ModelStack) -> "StackedSquares":
-        """None yet."""
+        """No steps yet."""
         return cls(torch.zeros_like(stack.theta), torch.zeros(len(stack.theta), device=stack.theta.device))
 
     def add(self, gradients: Tensor, awake: NDArray[np.bool_]) -> None:

@@ -1,4 +1,4 @@
-"""A round of clients that sit side by side, from what they receive to what they hold at the end."""
+"""A round of clients side by side, from the broadcast to the models they hold at the end."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ from feddst.wire import ClientTask
 T = TypeVar("T")
 
 SIDE_BY_SIDE = {Readjust, Proximal, LotteryPruning, Report}
-"""What is carried out for all models at once; with other steps one client is trained after another."""
+"""The steps carried out for all models at once; with others one client is trained after another."""
 
 
 def why_alone(plan: ClientPlan) -> str:
@@ -41,10 +41,10 @@ def why_alone(plan: ClientPlan) -> str:
 
 
 class Failures(dict[int, DivergenceError]):
-    """Why clients, by their rows, send nothing; the others do."""
+    """Why clients, by row, send nothing."""
 
     def unless(self, row: int, attempt: Callable[[], T]) -> T | None:
-        """What comes of an attempt for one of them; None if it has diverged."""
+        """The result of an attempt for one client; None if it has diverged."""
         try:
             return attempt()
         except DivergenceError as error:
@@ -56,9 +56,9 @@ class Failures(dict[int, DivergenceError]):
 class Trained:
     """Tasks after their round, and the clients' models in the same order.
 
-    `indices` are the tasks' own, as the engine was given them; `changed` says whose masks are not those they were sent;
-    `losses` are those of last epochs; `reports` hold what was asked for beside the weights, [M, width] each. `failures`
-    are those who have diverged. `kept` is what those keep, by their rows, who were trained one after another.
+    `indices` are the tasks' positions in the engine's list; `changed` says whose masks differ from those they were
+    sent; `losses` are those of the last epochs; `reports` are sent beside the weights, [M, width] each. `failures` are
+    the clients that diverged. `kept` is the state of clients that were trained one after another, by row.
     """
 
     indices: Sequence[int]
@@ -72,7 +72,7 @@ class Trained:
 
 
 class StackedTrainer:
-    """Trains the models of many clients at once: the module they are models of, the images, and what takes steps."""
+    """Trains the models of many clients at once, from a module, the images, and a trainer that takes steps."""
 
     def __init__(self, module: nn.Module, flat: Flat, images: Images, trainer: Trainer) -> None:
         self._module = module
@@ -85,7 +85,7 @@ class StackedTrainer:
         )
 
     def train(self, indices: Sequence[int], asked: Sequence[ClientTask]) -> Trained:
-        """Carry out tasks that are alike, which have these indices."""
+        """Carry out tasks that are alike and have these indices."""
         plan, failures = asked[0].plan, Failures()
         stack = self._trainer.stack(len(asked))
         tasks = begin(asked, stack, self._flat, self._module, self._images, self._mask_rows)
@@ -96,7 +96,7 @@ class StackedTrainer:
         squares = StackedSquares.of(stack) if "squared-gradient" in plan.groups else None
         cuda = [stack.theta.device] if stack.theta.is_cuda else []
         with torch.random.fork_rng(devices=cuda):
-            # What a module draws while it trains (dropout, say) follows from who sits here.
+            # A module's random numbers (for dropout, say) follow from the first task here.
             seed, round, client = tasks[0].draw
             torch.manual_seed(torch_seed(seed, f"torch {round} {client} stacked"))
             losses = self._learn(stack, tasks, failures, squares) if plan.train else [0.0] * len(tasks)
@@ -113,7 +113,7 @@ class StackedTrainer:
     def _one_by_one(
         self, indices: Sequence[int], asked: Sequence[ClientTask], stack: ModelStack, failures: Failures
     ) -> Trained:
-        """One after another, as the reference engine would."""
+        """One after another, as in the reference engine."""
         reports: dict[str, Tensor] = {group: torch.zeros_like(stack.theta) for group in asked[0].plan.groups}
         losses, changed = [0.0] * len(asked), [False] * len(asked)
         kept: dict[int, ClientState] = {}
@@ -142,13 +142,13 @@ class StackedTrainer:
     def _learn(
         self, stack: ModelStack, tasks: Sequence[ClientTask], failures: Failures, squares: StackedSquares | None
     ) -> list[float]:
-        """All epochs, with the readjustment after its own; returns the last epochs' losses."""
+        """All epochs, with each readjustment after its epoch; returns the last epochs' losses."""
         sequences = [sequence(task) for task in tasks]
         losses: list[list[float]] = [[] for _ in tasks]
         for stretch, due in stretches(tasks[0].plan.steps, max(map(len, sequences))):
             found = self._epochs(stack, tasks, [one[stretch] for one in sequences], failures, squares, stretch.start)
             losses = [before + after for before, after in zip(losses, found, strict=True)]
-            # A straggler that stops before its time readjusts after its last epoch.
+            # A straggler that stops early readjusts after its last epoch.
             ends = [one[min(stretch.stop, len(one)) - 1] for one in sequences]
             for step in due:
                 assert isinstance(step, Readjust)
@@ -165,7 +165,7 @@ class StackedTrainer:
         squares: StackedSquares | None,
         done: int = 0,
     ) -> list[list[float]]:
-        """Some epochs, after so many; returns each task's mean loss in each of them."""
+        """Some epochs, after `done` of them; returns each task's mean loss in each."""
         local, proximal = tasks[0].plan.local, tasks[0].plan.step(Proximal)
         mu = 0.0 if proximal is None else proximal.pull
         steps = in_lockstep(sequences, local.batch)
@@ -183,7 +183,7 @@ class StackedTrainer:
     def _steps(
         self, stack: ModelStack, steps: Lockstep, local: LocalTraining, mu: float, squares: StackedSquares | None
     ) -> Tensor:
-        """What `Trainer.epochs` does, with the squared gradient of each step's minibatches gathered before it."""
+        """`Trainer.epochs`, with the squared gradients of each step's minibatches gathered before the step."""
         if squares is None:
             return self._trainer.epochs(stack, steps, local, mu)
         losses = []
@@ -195,7 +195,7 @@ class StackedTrainer:
     def _readjust(
         self, stack: ModelStack, tasks: Sequence[ClientTask], readjust: Readjust, last_batches: Sequence[Indices]
     ) -> None:
-        """Readjust the masks of everybody, those of one run together: they hold equally many weights."""
+        """Readjust all masks, those of one run together: they hold equally many weights."""
 
         def scores() -> Tensor:
             if readjust.growth.rule == "random":
@@ -245,7 +245,7 @@ class StackedTrainer:
         return changed
 
     def _differs(self, stack: ModelStack, row: int, task: ClientTask) -> bool:
-        """Whether a client with masks of its own holds others than it was sent."""
+        """Whether the masks of a client with its own differ from those it was sent."""
         sent = task.sent.broadcast.masks
         mine = masks_of(stack.masks, self._flat, row, task)
         return any(name not in sent or not torch.equal(mask, sent[name]) for name, mask in mine.items())
@@ -266,14 +266,14 @@ class StackedTrainer:
         return gradients
 
     def _reported(self, task: ClientTask, report: Report) -> list[Indices]:
-        """Which of a task's images, by their places among them, a report is made from."""
+        """The images that a report is made from, by their places among the task's."""
         labels = self._images.labels[torch.from_numpy(task.data.indices)].cpu().numpy()
         return reported_batches(labels, report, task.plan.local, *task.draw)
 
     def _hessian_gradients(
         self, stack: ModelStack, tasks: Sequence[ClientTask], chosen: Sequence[Sequence[Indices]], report: Report
     ) -> Tensor:
-        """One after another: methods ask for it once, of one client."""
+        """One after another: methods ask for it once, from one client."""
         found, device = torch.zeros_like(stack.theta), stack.theta.device
         for row, (task, batches) in enumerate(zip(tasks, chosen, strict=True)):
             alone = _Alone(self._alone(task), self._module, stack, self._flat, row)
@@ -283,7 +283,7 @@ class StackedTrainer:
 
 
 class _Rows:
-    """Some rows of a stack by tensor, copied, and brought back."""
+    """Some rows of a stack by tensor, copied; can be written back."""
 
     def __init__(self, stack: ModelStack, flat: Flat, rows: Tensor) -> None:
         self.rows = rows
@@ -302,7 +302,7 @@ class _Rows:
 
 @dataclass
 class _Alone:
-    """One model of a stack by itself, for what only autograd can do."""
+    """One model of a stack, for what needs autograd."""
 
     task: ClientTask
     module: nn.Module

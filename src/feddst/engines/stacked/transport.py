@@ -1,4 +1,4 @@
-"""What the wire makes of stacked clients' values: rounding, where a codec rounds, without writing bytes."""
+"""The wire's effect on stacked clients' values: rounding, where a codec rounds, without writing bytes."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ Carried = tuple[Tensor, dict[str, Tensor]]
 
 
 def carried(trained: Trained, bundles: Sequence[Bundle], codec: ValueCodec) -> Carried:
-    """What arrives of what the members of these bundles send, by the rows of the stack."""
+    """The values from these bundles' members as they arrive, by the rows of the stack."""
     theta, reports = trained.stack.theta, trained.reports
     if codec.elementwise:
         arrived, *others = codec.received([theta, *reports.values()], [])
@@ -28,7 +28,7 @@ def carried(trained: Trained, bundles: Sequence[Bundle], codec: ValueCodec) -> C
 
 
 def correct(share: Share, theta: Tensor) -> None:
-    """Make weights that arrive, [K, width], changes of the server's own, where the broadcast had them rounded."""
+    """Make arrived weights, [K, width], changes to the server's own where the broadcast was rounded."""
     if share.encoder.correction is not None:
         for name, added in share.encoder.correction.items():
             held = share.flat.view(share.of(share.trained.stack.masks), name) if name in share.sparse else 1
@@ -36,7 +36,7 @@ def correct(share: Share, theta: Tensor) -> None:
 
 
 def _round(bundle: Bundle, codec: ValueCodec, theta: Tensor, reports: dict[str, Tensor]) -> None:
-    """Write what arrives to the members' rows of `theta` and `reports`, [M, width] each."""
+    """Write arrived values to the members' rows of `theta` and `reports`, [M, width] each."""
     weights = bundle.of(bundle.stack.theta)
     before = bundle.received() if codec.relative else None
     changes = weights if before is None else weights.sub_(before)

@@ -24,13 +24,13 @@ CHUNK = 256
 """Images of a client in one pass where a gradient is averaged over many."""
 
 Gradients = tuple[dict[str, Tensor], Tensor]
-"""Of each model: the gradient of every parameter, and the loss."""
+"""Each model's gradient of every parameter, and its loss."""
 
 
 class VmapTrainer:
     """Trains stacks of any module that `vmap` can take.
 
-    Models with equally many images in a step are one call; nothing is padded, so that BatchNorm sees what it should.
+    Models with equally many images in a step are one call; nothing is padded, so that BatchNorm sees real images only.
     """
 
     def __init__(self, module: nn.Module, flat: Flat, images: Images) -> None:
@@ -123,7 +123,7 @@ def stacked_gradients(
 
 
 def used_parameters(module: nn.Module, example: Tensor) -> list[str]:
-    """The parameters that are trained and that the scores depend on; raises if `vmap` cannot take the module."""
+    """The trained parameters that the scores depend on; raises if `vmap` cannot take the module."""
     trained = {name: value for name, value in module.named_parameters() if value.requires_grad}
     buffers = dict(persistent_buffers(module))
     _try(partial(_dry_gradients, module, trained, buffers, example))
@@ -139,7 +139,7 @@ def used_parameters(module: nn.Module, example: Tensor) -> list[str]:
 def _dry_gradients(
     module: nn.Module, trained: Mapping[str, Tensor], buffers: Mapping[str, Tensor], example: Tensor
 ) -> None:
-    """Two models with two images each, to see whether it works."""
+    """Try two models with two images each."""
     everything = {name: value.detach() for name, value in module.named_parameters()}
     params, kept = (
         {name: value.expand(2, *value.shape).clone() for name, value in tensors.items()}
@@ -160,5 +160,5 @@ def _try(dry_run: Callable[[], None]) -> None:
 
 
 def _rows(chosen: np.ndarray[Any, np.dtype[np.bool_]], device: torch.device) -> Tensor | slice:
-    """Where models are chosen; all of them are a slice, which needs no copies."""
+    """The chosen models' rows; if all are chosen, a slice, which needs no copies."""
     return slice(None) if chosen.all() else torch.from_numpy(np.flatnonzero(chosen)).to(device)

@@ -1,4 +1,4 @@
-"""What all kernels of one network must know: how many models and images, and how exact they are."""
+"""Common facts of a network's kernels: the number of models and images, and the precision."""
 
 from dataclasses import dataclass
 from math import prod
@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 _MOST = 2**31
-"""Kernels count what a layer gives with 32 bits."""
+"""Kernels count a layer's outputs with 32 bits."""
 
 
 class Planes(NamedTuple):
-    """What one image is at some place in a network."""
+    """One image's shape at a place in a network."""
 
     channels: int
     height: int
@@ -20,10 +20,10 @@ class Planes(NamedTuple):
 
 
 class Slopes(NamedTuple):
-    """The loss's slopes in what a layer gives, [M, channels, height, width, images].
+    """The loss's slopes (its gradient) in a layer's output, [M, channels, height, width, images].
 
-    Planes may be larger than what the layer gives; below and to the right of it they are then zero, and so is what
-    lies before the values.
+    Planes may be larger than the output; they are then zero below and to the right of it, and so is the memory before
+    the values.
     """
 
     values: Tensor
@@ -42,11 +42,11 @@ class Batch:
 
     @property
     def precision(self) -> Literal["ieee", "tf32"]:
-        """What Triton calls the exactness of a matrix product."""
+        """Triton's name for the precision of matrix products."""
         return "ieee" if self.exact else "tf32"
 
     def room(self, planes: Planes) -> Tensor:
-        """Room for what a layer gives, [M, channels, height, width, images], and a plane of ones after it."""
+        """Memory for a layer's output, [M, channels, height, width, images], and a plane of ones after it."""
         plane = planes.height * planes.width * self.images
         size = self.size(planes) + plane
         if size >= _MOST:
@@ -56,7 +56,7 @@ class Batch:
         return room
 
     def size(self, planes: Planes) -> int:
-        """How many numbers a layer gives."""
+        """How many outputs a layer has."""
         return self.models * prod(planes) * self.images
 
 

@@ -10,16 +10,16 @@ from feddst.engines.stacked.kernels.grouping import Grouping, Tile, covering
 _EXPANDED = (16, 128)
 _FOLDED = 256
 _MOST_PIECES = 8
-"""Of the pixels, when weights' slopes are summed: enough to keep the device busy, few enough to sum after."""
+"""Pieces of the pixels in a sum of weights' slopes: enough to keep the device busy, few enough to add up."""
 _LEAST_STEPS = 32
 _TAPS = 64
-"""Taps come in as many when weights' slopes are summed."""
+"""Taps are a multiple of this when weights' slopes are summed."""
 
 
 class Convolution:
     """Its weights begin at `weight` of a model's row, its biases at `bias`.
 
-    padded: its slopes come in planes with zeros around them (`slopes`), which saves asking what is outside.
+    padded: its slopes come in planes with zeros around them (`slopes`), so no bounds are checked.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Convolution:
         self._weighing = Weighing(self)
 
     def slopes(self) -> Slopes:
-        """Room for its slopes, zero everywhere."""
+        """Memory for its slopes, zero everywhere."""
         planes = covering(self.source, self._back.grouping)._replace(channels=self.result.channels)
         before = ((self.window[0] - 1) * planes.width + self.window[1] - 1) * self.batch.images
         room = torch.zeros(before + self.batch.size(planes), device=self.batch.device)
@@ -60,7 +60,7 @@ class Convolution:
 
 
 class Product:
-    """A convolution's way ahead, or (turned) its slopes' way back."""
+    """A convolution's forward or (turned) backward pass."""
 
     def __init__(self, layer: Convolution, *, turned: bool) -> None:
         self.layer, self.turned, batch = layer, turned, layer.batch

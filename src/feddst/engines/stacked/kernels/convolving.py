@@ -30,8 +30,8 @@ def expand(
 ):
     """Write the left matrix, [rows, columns]: row (output, neighbour), column (input, row, column of the window).
 
-    turned: for the way back, from a convolution's outputs to its inputs; outputs and inputs are still those of this
-    matrix.
+    turned: for the backward pass, from a convolution's outputs to its inputs; `outputs` and `inputs` are still this
+    matrix's.
     """
     deep: tl.constexpr = high + tall - 1
     spread: tl.constexpr = wide + broad - 1
@@ -87,7 +87,7 @@ def convolve(
 ):
     """Result [outputs, pixels, images] of source [inputs, height, width, images], which has zeros above and left of it.
 
-    clipped: what is outside of the source may not be read; otherwise it is there, and zero where it matters.
+    clipped: memory outside the source may not be read; otherwise it may, and is zero where it matters.
     alive: the result is zero where `forward`, of its shape, is not positive.
     """
     deep: tl.constexpr = high + tall - 1

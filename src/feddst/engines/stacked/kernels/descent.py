@@ -14,7 +14,7 @@ _BLOCK = 1024
 
 @dataclass(frozen=True)
 class Descent:
-    """What turns gradients into a step, for all rows [M, width].
+    """Turns gradients into a step, for all rows [M, width].
 
     step = (g + l2 · θ + mu · (θ − received)) · mask; v = momentum · v + step; θ = θ − lr · v. masks: uint8, 0 or 1;
     rows whose `awake` (uint8 [M]) is 0 stay as they are.
@@ -31,17 +31,17 @@ class Descent:
 
     @property
     def near(self) -> bool:
-        """Whether anything pulls weights to those received."""
+        """Whether weights are pulled to those received."""
         return self.received is not None and self.mu != 0
 
     @property
     def arguments(self) -> tuple[Tensor | float, ...]:
-        """What a kernel takes to call `update`."""
+        """A kernel's arguments for `update`."""
         received = self.velocity if self.received is None else self.received
         return self.velocity, self.masks, self.awake, received, self.lr, self.momentum, self.l2, self.mu
 
     def __call__(self, theta: Tensor, gradient: Tensor, start: int = 0, stop: int | None = None) -> None:
-        """Step in place; from column `start` up to `stop` only."""
+        """Step in place, only from column `start` up to `stop`."""
         models, row = theta.shape
         stop = row if stop is None else stop
         if stop > start:

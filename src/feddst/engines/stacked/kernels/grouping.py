@@ -1,4 +1,4 @@
-"""How a convolution's pixels are taken together, and its matrix products cut up."""
+"""How a convolution's pixels are grouped, and its matrix products split."""
 
 from dataclasses import dataclass
 
@@ -6,9 +6,9 @@ from feddst.engines.stacked.kernels.batch import Planes, ceiling, power
 
 _MOST_ROWS = 64
 _LOAD = 48
-"""What a loaded pixel costs, in multiplications with it."""
+"""The cost of loading a pixel, in multiplications."""
 _RAGGED = 1.3
-"""How much dearer loads are that must ask at every pixel whether it is there."""
+"""The cost factor of loads that check the bounds at every pixel."""
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class Grouping:
     def best(
         cls, inputs: int, result: Planes, window: tuple[int, int], *, padded: bool = False, piece: int = 1
     ) -> "Grouping":
-        """The grouping that should take least time; padded: the source goes on, with zeros, for ragged groups.
+        """The grouping with the least expected time; padded: zeros follow the source, for ragged groups.
 
-        piece: taps come in as many.
+        piece: taps are a multiple of it.
         """
         most = max(1, _MOST_ROWS // result.channels)
         choices = [
@@ -48,7 +48,7 @@ class Grouping:
 
 @dataclass(frozen=True)
 class Tile:
-    """A matrix product's columns and depth of one step, and the warps and stages that compute it."""
+    """The columns and depth of one step of a matrix product, and its warps and stages."""
 
     block: int
     depth: int

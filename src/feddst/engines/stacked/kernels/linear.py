@@ -9,7 +9,7 @@ from feddst.engines.stacked.kernels.multiplying import finish, multiply, multipl
 
 _DEPTH = 64
 _PIECE = 1024
-"""Features of a piece of the sum; several pieces keep more of the device busy, and are summed after."""
+"""Features of a piece of the sum; several pieces keep more of the device busy, and are added up later."""
 _FINISHED = 512
 
 
@@ -131,7 +131,7 @@ class Linear:
         )
 
     def _tile(self, moving: bool) -> tuple[int, int, int]:
-        """Outputs and features that the way back takes at once, and its warps."""
+        """Outputs and features per tile of the backward pass, and its warps."""
         if self.batch.exact:
             return self._rows, 64, 4
         if not moving:

@@ -21,9 +21,9 @@ def cross_entropy(
     softmax: bool,
     alive: bool,
 ) -> None:
-    """Each model's mean loss, and the loss's slope in the scores; softmax: the scores go through one more before it.
+    """Each model's mean loss, and its slope in the scores; softmax: the scores first pass through one more.
 
-    alive: the scores come out of a ReLU, whose slope is included.
+    alive: the scores are a ReLU's output, whose slope is included.
     """
     rows, columns = power(classes), power(batch.images)
     _cross_entropy[(batch.models,)](

@@ -116,7 +116,7 @@ def multiply_back(
     """The slopes in the biases, in the weights and (further) in the source, for a block of the features.
 
     alive: those in the source are zero where it is not positive. moving: the weights make their step at once, which
-    spares writing and reading the slopes in them; nobody else reads this block's weights.
+    saves writing and reading the slopes in them; no other program reads this block's weights.
     """
     model = tl.program_id(1).to(tl.int64)
     feature = tl.program_id(0) * block + tl.arange(0, block)

@@ -16,7 +16,7 @@ _NOBODY = tl.constexpr(255)
 
 
 class Pool:
-    """The largest of every square of `side` pixels, and which it was; `relu`: none below zero, nor then a choice."""
+    """The maximum of every square of `side` pixels, and its place; `relu`: at least zero, with no place if zero."""
 
     def __init__(self, batch: Batch, source: Planes, side: int, relu: bool) -> None:
         self.batch, self.source, self.side, self.relu = batch, source, side, relu
