@@ -17,7 +17,7 @@ from feddst.runtime.cohort import participants
 def cohort(method: Method, config: CohortConfig, round: int = 1, clients: int = 50) -> list[tuple[int, int | None]]:
     """Each participant with the epochs it manages, or None if it is left out."""
     found = participants(method, ServerState(round=round, seed=1, params={}), config, clients, 0)
-    return [(one.client, None if one.plan is None else one.plan.local.epochs) for one in found]
+    return [(client, None if plan is None else plan.local.epochs) for client, plan in found]
 
 
 def test_without_replacement_nobody_comes_twice() -> None:

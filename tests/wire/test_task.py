@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from feddst.clients.steps import LotteryPruning
-from feddst.core import Broadcast, ClientData, ClientPlan, Examples, LocalTraining, Tensors, Update
+from feddst.core import Broadcast, ClientData, ClientPlan, Examples, LocalTraining
 from feddst.wire import BroadcastEncoder, ClientResult, ClientTask, MaskHistory, Message, Reference, WireConfig
 
 SENT = Broadcast(7, {"w": torch.tensor([[1.0, 0.0], [0.0, 2.0]])}, masks={"w": torch.eye(2, dtype=torch.bool)})
@@ -17,11 +17,8 @@ BITMAP = bytes([0b10011])
 """A flag for `w`, which has a mask, then its four weights, the lowest bit first."""
 
 
-class Scribe:
+class Scribe(BroadcastEncoder):
     """An encoder that counts how often it writes: what a client holds, backwards, behind a mark."""
-
-    correction: Tensors | None = None
-    audited = False
 
     def __init__(self) -> None:
         self.reference = Reference(SENT)
@@ -33,9 +30,6 @@ class Scribe:
 
     def sizes(self, message: Message) -> tuple[int, int]:
         return 10 + len(message.held), len(message.held)
-
-    def unrounded(self, update: Update) -> Update:
-        return update
 
 
 def test_a_message_is_written_once_and_when_somebody_asks_for_it() -> None:

@@ -1,7 +1,6 @@
 """Who takes part in a round, and how much of the work each of them manages."""
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,18 +11,13 @@ from feddst.methods import Method
 from feddst.runtime.config import CohortConfig
 
 
-@dataclass(frozen=True)
-class Participant:
-    """A client of a round; `work` is None for a straggler whose method has no use for partial work."""
-
-    client: int
-    plan: ClientPlan | None
-
-
 def participants(
     method: Method, state: ServerState, config: CohortConfig, clients: int, rounds: int
-) -> list[Participant]:
-    """The clients of this round, one of so many, with what each will do."""
+) -> list[tuple[int, ClientPlan | None]]:
+    """The clients of this round, one of so many, with their plans.
+
+    A straggler has none if its method has no use for partial work.
+    """
     draws = generator(state.seed, "cohort", state.round)
     replace = config.sampling == "with-replacement"
     sampled = draws.choice(clients, size=config.size, replace=replace).astype(np.int64)
@@ -31,7 +25,7 @@ def participants(
     slow = _straggling_epochs(state, config, cohort, method.local.epochs)
     rate = _rate(method.local.schedule, state.round, rounds)
     plans = [_manageable(method, state, client, slow.get(i)) for i, client in enumerate(cohort)]
-    return [Participant(c, plan and plan.at_rate(rate)) for c, plan in zip(cohort, plans, strict=True)]
+    return [(client, plan and plan.at_rate(rate)) for client, plan in zip(cohort, plans, strict=True)]
 
 
 def _rate(schedule: str, round: int, rounds: int) -> float:

@@ -149,7 +149,7 @@ class Ledger:
 
     def close_round(self, *, mask_moved: bool, scheduled_evaluation: bool) -> None:
         """The round is over."""
-        self.mask_travels_down, self._sent = mask_moved, None
+        self.mask_travels_down, self._sent, self._price = mask_moved, None, None
         if scheduled_evaluation:
             self.unsettled = {"upload": {}, "download": {}}
 

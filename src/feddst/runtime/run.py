@@ -20,7 +20,7 @@ from feddst.models import check_fit, initial_model, multiply_adds
 from feddst.models.norms import check_batch
 from feddst.models.spatial import input_grids
 from feddst.runtime.broadcasts import Broadcasts
-from feddst.runtime.cohort import Participant, participants
+from feddst.runtime.cohort import participants
 from feddst.runtime.config import RunConfig, make_method, with_pins
 from feddst.runtime.costs import Formula, Ledger
 from feddst.runtime.detail_log import DetailLog, digest_of
@@ -36,6 +36,7 @@ from feddst.runtime.warnings import emptied
 from feddst.runtime.wording import counted
 from feddst.wire import (
     ClientTask,
+    MaskFacts,
     MaskHistory,
     Message,
     Reference,
@@ -108,7 +109,8 @@ class Run:
         self._history = MaskHistory(config.wire.remember)
         self._round: Round | None = None
         self._sent: Broadcasts | None = None
-        self._coming: tuple[ServerState, list[Participant]] | None = None
+        self._known: list[MaskFacts] = []
+        self._coming: tuple[ServerState, list[tuple[int, ClientPlan | None]]] | None = None
         self._recovery = Recovery()
         self.stopped_by = self._why_stop()
         if self.stopped_by:
@@ -189,22 +191,22 @@ class Run:
         """Begin a round: what each of its clients is asked and sent."""
         began, broadcasts, tasks = time.perf_counter(), self._broadcasts(), list[ClientTask]()
         initial: Tensors = {}
-        for who in self._participants():
-            if who.plan is None and self._untrusted:
+        for client, plan in self._participants():
+            if plan is None and self._untrusted:
                 continue  # nothing is sent to it
-            message = broadcasts.encoder(who.client).message_for(who.client)
-            if who.plan is None:
-                self._book_sent(who.client, message)
+            message = broadcasts.encoder(client).message_for(client)
+            if plan is None:
+                self._book_sent(client, message)
                 continue
-            initial = initial or self._initial(who.plan)
+            initial = initial or self._initial(plan)
             tasks.append(
                 ClientTask(
-                    client=who.client,
+                    client=client,
                     seed=self.state.seed,
-                    plan=who.plan,
+                    plan=plan,
                     message=message,
-                    data=self.federation.data_of(who.client),
-                    state=self._kept_by(who.client),
+                    data=self.federation.data_of(client),
+                    state=self._kept_by(client),
                     wire=self.config.wire,
                     initial=initial,
                 )
@@ -263,6 +265,7 @@ class Run:
     def record(self, results: Sequence[Evaluation]) -> Row:
         """The round's row, with the results of its tests if there were any; a checkpoint where one is due."""
         ended, self._round = self.round, None
+        self._forget_sent()
         scores, active = self._evaluator.scores(results, self.clients), self._active()
         densities, forward = self._densities(active), self._ledger.forward(active)
         row = row_of(ended, scores, self._ledger, densities=densities, forward=forward, spare=self.spare)
@@ -292,11 +295,16 @@ class Run:
 
     def _broadcasts(self) -> Broadcasts:
         """What is sent in the round that begins with the present state."""
-        if self._sent is None or self._sent.state is not self.state:
-            known = [] if self._sent is None else self._sent.facts
+        self._forget_sent()
+        if self._sent is None:
             wire, audited = self.config.wire, self._audited()
-            self._sent = Broadcasts(self.method, self.state, wire, self._history, known, audited=audited)
+            self._sent = Broadcasts(self.method, self.state, wire, self._history, self._known, audited=audited)
         return self._sent
+
+    def _forget_sent(self) -> None:
+        """Keep of what an earlier round sent only what follows from its masks: the messages may be large."""
+        if self._sent is not None and self._sent.state is not self.state:
+            self._known, self._sent = self._sent.facts, None
 
     def _book(self, ended: Round) -> None:
         """Note what was sent and what came, in the order of places, and what clients keep from now on."""
@@ -343,7 +351,7 @@ class Run:
     def _evaluation_due(self, round: int) -> bool:
         return self._scheduled(round) or bool(self.stopped_by)
 
-    def _participants(self) -> list[Participant]:
+    def _participants(self) -> list[tuple[int, ClientPlan | None]]:
         """Who takes part in the round about to begin, worked out once."""
         if self._coming is None or self._coming[0] is not self.state:
             found = participants(self.method, self.state, self._cohort, self.federation.num_clients, self.config.rounds)
@@ -354,11 +362,11 @@ class Run:
         """The most bits that the round about to begin can upload, as `accounting` counts them."""
         broadcasts, total = self._broadcasts(), 0
         last: tuple[Reference, ClientPlan, int] | None = None
-        for who in self._participants():
-            if who.plan is not None:
-                reference = broadcasts.reference(who.client)
-                if last is None or last[0] is not reference or last[1] != who.plan:
-                    last = reference, who.plan, self._upload_bound(reference, who.client, who.plan)
+        for client, plan in self._participants():
+            if plan is not None:
+                reference = broadcasts.reference(client)
+                if last is None or last[0] is not reference or last[1] != plan:
+                    last = reference, plan, self._upload_bound(reference, client, plan)
                 total += last[2]
         return total
 
@@ -382,8 +390,7 @@ class Run:
     def _active(self) -> Mapping[str, int]:
         """How many weights of each masked layer are active."""
         masks = self.state.masks
-        known = [] if self._sent is None else self._sent.facts
-        return next((facts.active for facts in known if facts.masks is masks), None) or count_active(masks)
+        return next((facts.active for facts in self._known if facts.masks is masks), None) or count_active(masks)
 
     def _densities(self, active: Mapping[str, int]) -> Densities:
         size = sum(self._prunable.values())

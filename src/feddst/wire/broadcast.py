@@ -37,8 +37,8 @@ LARGEST_VALUE = 2.0**36
 class BroadcastEncoder:
     """One broadcast on its way to clients. `reference` is what they will have when it has arrived.
 
-    Nothing is written before a message's payload is asked for, unless the values are rounded on their way. For
-    `audited`, see `Encoder`.
+    Nothing is written before a message's payload is asked for, unless the values are rounded on their way. If `audited`,
+    what an engine counts instead of writing is written too, and must be as counted.
     """
 
     def __init__(

@@ -3,42 +3,14 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from feddst.core import ClientData, ClientPlan, ClientState, Examples, Tensors, Update
+from feddst.core import ClientData, ClientPlan, ClientState, Examples, Tensors
 from feddst.wire.config import WireConfig
 from feddst.wire.reference import Reference
 
-
-class Encoder(Protocol):
-    """What writes messages, on the server."""
-
-    @property
-    def reference(self) -> Reference:
-        """What clients have when a message has arrived."""
-        ...
-
-    @property
-    def correction(self) -> Tensors | None:
-        """What is to be added to every weight that comes back, where the values sent were rounded."""
-        ...
-
-    @property
-    def audited(self) -> bool:
-        """Whether what an engine counts instead of writing is written too, and must be as counted."""
-        ...
-
-    def payload(self, held: bytes) -> bytes:
-        """The bytes for a client that holds the mask of this bitmap."""
-        ...
-
-    def sizes(self, message: "Message") -> tuple[int, int]:
-        """How many bytes a message has, and how many of them are its mask."""
-        ...
-
-    def unrounded(self, update: Update) -> Update:
-        """The update as a change of the server's own weights, where the values sent were rounded."""
-        ...
+if TYPE_CHECKING:
+    from feddst.wire.broadcast import BroadcastEncoder
 
 
 class Message:
@@ -47,7 +19,9 @@ class Message:
     `held` is the bitmap of the mask which that client is known to hold.
     """
 
-    def __init__(self, payload: bytes | None = None, held: bytes = b"", encoder: Encoder | None = None) -> None:
+    def __init__(
+        self, payload: bytes | None = None, held: bytes = b"", encoder: "BroadcastEncoder | None" = None
+    ) -> None:
         self._payload = payload
         self._read: Reference | None = None
         self.held = held
@@ -115,7 +89,7 @@ class ClientTask:
         return self.message.reference
 
     @property
-    def encoder(self) -> Encoder:
+    def encoder(self) -> "BroadcastEncoder":
         """What wrote its message: on the server alone."""
         assert self.message.encoder is not None
         return self.message.encoder

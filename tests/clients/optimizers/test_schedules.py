@@ -26,7 +26,7 @@ def test_clients_are_told_the_rate_of_their_round() -> None:
     state = method.init(initial_model(nn.Linear(2, 2)), seed=0)
     plans = []
     for _ in range(4):
-        plans += [who.plan for who in participants(method, state, CohortConfig(size=1), 5, rounds=4)]
+        plans += [plan for _, plan in participants(method, state, CohortConfig(size=1), 5, rounds=4)]
         state = state.next()
     assert [plan.local.lr for plan in plans if plan is not None] == pytest.approx([0.2, 0.1707, 0.1, 0.0293], abs=1e-4)
 

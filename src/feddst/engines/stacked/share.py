@@ -11,11 +11,10 @@ from feddst.core import Masks, positions_of
 from feddst.engines.stacked.columns import Columns
 from feddst.engines.stacked.flat import Flat
 from feddst.engines.stacked.trainer import Trained, masks_of
-from feddst.wire import ClientTask, Layout, Reference, WireConfig
+from feddst.wire import BroadcastEncoder, ClientTask, Layout, Reference, WireConfig
 from feddst.wire.codecs import codec_named
 from feddst.wire.feedback import Remainder, remainder_of
 from feddst.wire.payload import counts_of
-from feddst.wire.task import Encoder
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ class Share:
         return self.tasks[0].wire
 
     @property
-    def encoder(self) -> Encoder:
+    def encoder(self) -> BroadcastEncoder:
         """The encoder of their broadcast."""
         return self.tasks[0].encoder
 
