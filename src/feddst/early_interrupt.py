@@ -1,6 +1,6 @@
 """Ctrl-C while the program is still being imported, which takes a second or two: one line instead of a traceback.
 
-Importing this module does it. Only the program `feddst` is watched; in a program of somebody else's nothing changes.
+Importing this module does it. Only the program `feddst` is watched; nothing changes in other programs.
 What is imported here is small, since an interrupt before its end is still a traceback.
 """
 
@@ -21,7 +21,7 @@ def watch() -> None:
 
 
 def unwatch() -> None:
-    """Hand SIGINT back to Python, now that somebody can catch what it raises."""
+    """Hand SIGINT back to Python, now that the program can catch what it raises."""
     if signal.getsignal(signal.SIGINT) is _end:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -25,7 +25,7 @@ class TrainingError(FeddstError):
 
 
 class DivergenceError(TrainingError):
-    """A client's training has left the numbers: what it holds or sends is not finite, or far too large."""
+    """A client's training has diverged: what it holds or sends is not finite, or far too large."""
 
 
 class CheckpointError(FeddstError):
@@ -49,7 +49,7 @@ class FlowerError(FeddstError):
 
 
 class AuditError(FeddstError):
-    """What was counted or added up without being sent is not what was sent: an error in this package."""
+    """What was counted or added up without being sent differs from what was sent: a bug in this package."""
 
 
 class UnsupportedModelError(Exception):

@@ -31,7 +31,7 @@ def option(
 ) -> Any:
     """Declare a dataclass field as an option. Choices come from a `Literal` annotation, or from `among`.
 
-    `among` is looked at whenever a value is checked: a registry may grow.
+    `among` is read whenever a value is checked, since a registry may grow.
     """
     bounds = Bounds(at_least, above, at_most, below)
     return dataclasses.field(default=default, metadata={"help": help, "bounds": bounds, "among": among})
@@ -125,7 +125,7 @@ class Option:
         return value
 
     def _native(self, value: Any) -> Any:
-        """Numbers of other libraries, and whole ones where a fraction may stand, as Python's own."""
+        """Other libraries' numbers, and whole numbers for float options, as Python's own."""
         if isinstance(value, bool):
             return value
         if self.type is int and isinstance(value, numbers.Integral):
@@ -141,7 +141,7 @@ class Option:
 
 @dataclass(frozen=True)
 class OpenGroups:
-    """The field of a config for groups that are declared elsewhere; each goes by a name of its own, as a field would.
+    """A config field for groups that are declared elsewhere; each has a name of its own, as a field would.
 
     A subclass has its own `kinds`, the dataclass of each group by name. `changed` are those not at their defaults.
     """
@@ -247,7 +247,7 @@ def hint(word: Any, known: Iterable[Any]) -> str:
 
 
 def option_hint(name: str, known: Iterable[str], mark: str = "'{}'") -> str:
-    """The same for options, which are also known by what follows the last dot: `level` is `sparsity.level`.
+    """The same for options, also known by the part after the last dot: `level` is `sparsity.level`.
 
     `mark` is how a name is written.
     """

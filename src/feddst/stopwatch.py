@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 
 LONG = 0.25
-"""Seconds after which a call that has been timed `OFTEN` is not timed again."""
+"""Seconds after which a call that was timed `OFTEN` times is not timed again."""
 
 OFTEN = 5
 

@@ -1,4 +1,4 @@
-"""What aggregators have in common that look at all clients' values of a weight at once."""
+"""The base of aggregators that need all clients' values of a weight at once."""
 
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -10,14 +10,14 @@ from torch import Tensor
 from feddst.core import Masks, Positions, SparseSum, Tensors, Update, positions_in
 
 _AT_ONCE = 2**22
-"""So many values are looked at together."""
+"""How many values are combined at a time."""
 
 
 class CoordinateWise(SparseSum):
-    """Holds a round's updates, and at its end combines the values of each weight at those clients that hold it.
+    """Holds a round's updates, and at its end combines each weight's values from the clients that hold it.
 
-    This is for parameters; buffers and what clients report are averaged as ever. Results do not depend on the order in
-    which updates come: they are taken in the order of their clients.
+    Only parameters are combined; buffers and reports are averaged. Results do not depend on the order in which updates
+    come, because they are sorted by client.
     """
 
     streaming: ClassVar[bool] = False
@@ -28,7 +28,7 @@ class CoordinateWise(SparseSum):
 
     @abstractmethod
     def combine(self, values: Tensor, held: Tensor, weights: Tensor) -> Tensor:
-        """What becomes of n weights, [n]; of one that nobody holds, anything.
+        """The combined values of n weights, [n]; anything where no client holds one.
 
         values: float64 [clients, n], 0 where a client does not hold a weight; held: bool, of the same shape; weights:
         float64 [clients], the n_c.
@@ -49,7 +49,7 @@ class CoordinateWise(SparseSum):
         return {name: self._combined(name, value) for name, value in plain.items()}
 
     def _combined(self, name: str, plain: Tensor) -> Tensor:
-        """What becomes of a parameter; where nobody holds it, what its plain mean is there."""
+        """A parameter's combined values; its plain mean where no client holds it."""
         mine = [one for one in self._updates if name in one[0].params]
         mine.sort(key=lambda one: one[0].client)
         values, held = zip(*(_whole(update, masks, name, plain) for update, masks in mine), strict=True)

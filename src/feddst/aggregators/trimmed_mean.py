@@ -16,7 +16,7 @@ from feddst.core import AggregatorConfig, Masks, Positions, register
 
 @register
 class TrimmedMean(CoordinateWise):
-    """Averages what is left of each weight's values without a share `trim` of them at either end."""
+    """Averages each weight's values without a share `trim` of them at either end."""
 
     name: ClassVar[str] = "trimmed-mean"
 
@@ -47,11 +47,11 @@ class TrimmedMean(CoordinateWise):
 
 
 def trimmed(values: Tensor, held: Tensor, weights: Tensor, share: float) -> Tensor:
-    """The mean of each column over those that hold it, by their weights, without a share of them at either end.
+    """Each column's weighted mean over the clients that hold it, without a share of them at either end.
 
-    values: float [clients, n]; held: bool, of the same shape; weights: [clients]. NaN where nobody holds it.
+    values: float [clients, n]; held: bool, of the same shape; weights: [clients]. NaN where none holds it.
     """
-    ordered, order = torch.where(held, values, torch.inf).sort(dim=0, stable=True)  # those that hold nothing are last
+    ordered, order = torch.where(held, values, torch.inf).sort(dim=0, stable=True)  # non-holders come last
     holders = held.sum(0)
     cut = _cuts(share, len(values)).to(values.device)[holders]
     rank = torch.arange(len(values), device=values.device)[:, None]

@@ -1,4 +1,4 @@
-"""One client's round, whatever trains it: what it begins with, its epochs, and what it sends back."""
+"""One client's round on any engine: what it begins with, its epochs, and what it sends back."""
 
 import math
 from abc import ABC, abstractmethod
@@ -31,10 +31,10 @@ from feddst.wire import ClientTask
 class Client(ABC):
     """A client in the middle of its round.
 
-    `task` has the examples that it trains on. `slots` are what the optimizer remembers of each parameter, by the slot's
-    name, new each round. Where an engine keeps both elsewhere while it trains, `params` and `slots` are up to date
-    after `expose`, and what was changed in them counts from `adopt` on. `scratch` is where steps remember, by a name of
-    theirs, what they need later. `loss` is the last epoch's mean, once it has trained.
+    `task` has the examples that it trains on. `slots` are the optimizer's state for each parameter, by slot name, new
+    each round. Engines may keep `params` and `slots` elsewhere while they train: these are up to date after `expose`,
+    and changes to them take effect at `adopt`. In `scratch` steps store what they need later, under names that they
+    choose. `loss` is the last epoch's mean, after training.
     """
 
     task: ClientTask
@@ -61,9 +61,9 @@ class Client(ABC):
 
     @abstractmethod
     def epochs(self, epochs: Sequence[Sequence[Indices]]) -> list[float]:
-        """For each epoch an SGD step on each of its minibatches.
+        """Take an optimizer step on each minibatch of each epoch.
 
-        Returns the sum of the images' losses, each before its step, for each epoch.
+        Returns for each epoch the sum of its images' losses, taken before each step.
         """
 
     @abstractmethod
@@ -75,7 +75,7 @@ class Client(ABC):
 
     @abstractmethod
     def differentiable(self) -> tuple[nn.Module, dict[str, nn.Parameter]]:
-        """A module with the client's weights in it, for what only autograd can do, and its parameters."""
+        """A module with the client's weights, for work that needs autograd, and its parameters."""
 
     @abstractmethod
     def expose(self) -> None:
@@ -83,14 +83,14 @@ class Client(ABC):
 
     @abstractmethod
     def final(self, positions: Positions | None) -> dict[str, Tensor]:
-        """The weights at the end, packed, on the CPU, in memory that nobody else uses.
+        """The final weights, packed, on the CPU, in memory of their own.
 
-        `positions` are those of the weights that the masks keep, if they are known.
+        `positions`, if known, are those of the weights that the masks keep.
         """
 
     @abstractmethod
     def adopt(self, masks: Masks) -> None:
-        """Go on with these masks, and with `params` and `slots` as they are."""
+        """Continue with these masks, and with `params` and `slots` as they are."""
 
     def after_epoch(self, step: ClientStep, last_batch: Indices) -> None:
         """Carry out what a step does after an epoch that ended with this minibatch."""
@@ -103,9 +103,9 @@ class Client(ABC):
 
 @dataclass(frozen=True)
 class Beginning:
-    """What a client begins its training with: its task on the examples that it trains on, its masks and its weights.
+    """What a client's training begins with: its task, with the examples it trains on, its masks and its weights.
 
-    `rows` are those of the examples that it was given, if not all.
+    `rows` are their indices in the examples it was given; None: all.
     """
 
     task: ClientTask
@@ -115,7 +115,7 @@ class Beginning:
 
 
 def beginning(module: nn.Module, task: ClientTask) -> Beginning:
-    """What a task begins with, after what its steps make of it; `module` may be overwritten."""
+    """What a task begins with, after its steps' `begin`; `module` may be overwritten."""
     sent, plan = task.sent.broadcast, task.plan
     own = {name: task.state.tensors.get(name, task.initial[name]) for name in sorted(plan.keep)}
     begun = Beginning(task, sent.masks, {**sent.params, **own} if own else sent.params)
@@ -125,7 +125,7 @@ def beginning(module: nn.Module, task: ClientTask) -> Beginning:
 
 
 def train(client: Client) -> float:
-    """All epochs, with what the steps do in them; returns the last epoch's mean loss."""
+    """Train all epochs and run the steps' hooks; returns the last epoch's mean loss."""
     plan, steps = client.task.plan, client.task.plan.steps
     if not plan.train:
         return 0.0
@@ -142,7 +142,7 @@ def train(client: Client) -> float:
 
 
 def stretches(steps: Sequence[ClientStep], epochs: int) -> Iterator[tuple[slice, list[ClientStep]]]:
-    """So many epochs in stretches: which of them, and the steps that have something to do after the last of these."""
+    """The epochs in stretches, split where steps pause: each stretch, and the steps that run after it."""
     waiting = [(stop, step) for step in steps for stop in step.pauses(epochs)]
     done = 0
     for stop in sorted({stop for stop, _ in waiting} | {epochs}):
@@ -151,7 +151,7 @@ def stretches(steps: Sequence[ClientStep], epochs: int) -> Iterator[tuple[slice,
 
 
 def _epochs(client: Client, epochs: Sequence[Sequence[Indices]], done: int) -> float:
-    """Some epochs, after so many; returns the last one's mean loss."""
+    """Train some epochs, after `done` others; returns the last one's mean loss."""
     task, looking = client.task, [step for step in client.task.plan.steps if step.looks_at_batches]
     show = partial(_show, client, looking)
     sums = [train_batch_by_batch(client, one, show) for one in epochs] if looking else client.epochs(epochs)
@@ -167,7 +167,7 @@ def _show(client: Client, steps: Sequence[ClientStep], batch: Indices) -> None:
 
 
 def train_batch_by_batch(client: Client, batches: Sequence[Indices], before: Callable[[Indices], None]) -> float:
-    """An epoch, with `before` called before each of its steps; returns the sum of the images' losses."""
+    """Train one epoch, calling `before` before each step; returns the sum of the images' losses."""
     total = 0.0
     for batch in batches:
         before(batch)
@@ -185,7 +185,7 @@ def refuse_diverged(loss: float, epoch: int, client: int, round: int, lr: float)
 
 
 def diverged(name: str, client: int, round: int, lr: float) -> DivergenceError:
-    """What to raise if a client's weights are not finite at the end."""
+    """The error to raise if a client's final weights are not finite."""
     return DivergenceError(
         f"client {client} diverged in round {round}: {name} is not finite (lower local.lr, now {lr:g})"
     )
@@ -219,7 +219,7 @@ def finished(client: Client) -> tuple[Update, ClientState]:
 
 
 def _finite(values: Collection[Tensor]) -> bool:
-    # Where the sum of squares is finite all of them are; the other way round it may have been too large.
+    # If the sum of squares is finite, all values are. If it is not, it may only have overflowed.
     squares = [float(flat @ flat) for flat in (value.reshape(-1) for value in values)]
     return math.isfinite(sum(squares)) or all(bool(torch.isfinite(value).all()) for value in values)
 

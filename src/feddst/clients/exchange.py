@@ -23,7 +23,7 @@ from feddst.wire.feedback import remainder_of
 
 
 class TaskReader:
-    """Reads the messages of a round's tasks; clients whose messages have the same content share what they say."""
+    """Reads the messages of a round's tasks; messages with the same content are decoded once and shared."""
 
     def __init__(self, module: nn.Module) -> None:
         self._module = module
@@ -58,13 +58,13 @@ def answer(task: ClientTask, train_client: Callable[[ClientTask], Client]) -> Cl
 
 
 def _encode_with_feedback(update: Update, state: ClientState, task: ClientTask) -> tuple[bytes, ClientState]:
-    """The payload of an update with what was left out of earlier ones, and the state with what is left out of it."""
+    """The payload of an update plus the client's remainder, and the state with the new remainder."""
     remainder = remainder_of(task.sent, task.plan, update.masks)
     whole = remainder.added(update, state)
     payload = encode_update(whole, task)
     try:
         arrived = decode_update(payload, task)
-    except WireError:  # nor will the server take it
+    except WireError:  # the server will refuse it too
         return payload, state
     return payload, remainder.written(state, remainder.left_out(whole, arrived))
 

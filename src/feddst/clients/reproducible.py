@@ -1,4 +1,4 @@
-"""Under which conditions PyTorch computes the same bits in every process."""
+"""Settings under which PyTorch computes the same bits in every process."""
 
 import threading
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ import torch
 
 @dataclass(frozen=True)
 class _Settings:
-    """PyTorch's settings that change bits; they are one for the whole process."""
+    """PyTorch's settings that change bits; they apply to the whole process."""
 
     threads: int
     benchmark: bool
@@ -34,7 +34,7 @@ class _Settings:
 
 _LOCK = threading.Lock()
 _BEFORE: list[_Settings] = []
-"""What the settings were, once for everybody who needs them changed: the last to leave brings them back."""
+"""The original settings, once for each open `reproducible` block: the last one to end restores them."""
 
 
 @contextmanager
@@ -50,7 +50,7 @@ def reproducible(*, tf32: bool = False) -> Iterator[None]:
         if len(_BEFORE) == 1:
             _Settings(1, benchmark=False, deterministic=True, tf32=tf32, matmul_tf32=tf32).apply()
         else:
-            torch.set_num_threads(1)  # which each thread has for itself
+            torch.set_num_threads(1)  # this setting is per thread
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""The words that methods, engines and the round loop speak to each other."""
+"""The types that methods, engines and the round loop share."""
 
 from feddst.core.aggregator import AGGREGATORS, Aggregator, AggregatorConfig
 from feddst.core.examples import ClientData, Examples

@@ -1,4 +1,4 @@
-"""What a round's updates are added up with."""
+"""Aggregators: they combine a round's updates."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from feddst.options import option
 
 
 class Aggregator(ABC):
-    """Takes in the updates of a round one by one, and says what they amount to: a value of `aggregator.kind`.
+    """Combines the updates of a round, added one by one: a value of `aggregator.kind`.
 
-    One is made for each round; `masks` are those that the round was broadcast with, and `positions` those of the
-    weights that they keep, for whoever knows them. With `count_holders` it can say how much clients' masks differ. One
-    that is not `streaming` holds every update until the end of the round.
+    Each round has a new one. `masks` are the broadcast's, and `positions`, if known, those of the weights that they
+    keep. With `count_holders` it also measures how much clients' masks differ. An aggregator that is not `streaming`
+    holds every update until the end of the round.
     """
 
     registry: "ClassVar[Registry[type[Aggregator]]]"
@@ -25,7 +25,7 @@ class Aggregator(ABC):
     streaming: ClassVar[bool] = True
 
     def __init__(self, masks: Masks, positions: Positions | None = None, *, count_holders: bool = False) -> None:
-        """Nothing so far: `weight` is the sum of the n_c, `updates` how many updates there are."""
+        """Start empty: `weight` is the sum of the n_c, `updates` the number of updates."""
         self.masks = masks
         self.weight = 0
         self.updates = 0
@@ -39,20 +39,20 @@ class Aggregator(ABC):
         *,
         count_holders: bool = False,
     ) -> Self:
-        """An empty one, as a run's options have it."""
+        """An empty aggregator with a run's options."""
         return cls(masks, positions, count_holders=count_holders)
 
     @abstractmethod
     def add(self, update: Update) -> None:
-        """Take in one client's update."""
+        """Add one client's update."""
 
     @abstractmethod
     def merge(self, other: Self) -> None:
-        """Take in what another of this kind has taken in, of another part of the round's clients."""
+        """Add what another aggregator of this kind has, from other clients of the round."""
 
     @abstractmethod
     def mean(self, group: str = "params", *, otherwise: Tensors | None = None) -> dict[str, Tensor]:
-        """Each entry over the clients that hold it; where nobody does, `otherwise` or 0.
+        """Each entry aggregated over the clients that hold it; where none does, `otherwise` or 0.
 
         `group` is `params`, `buffers`, or the name of an extra such as `gradient`.
         """
@@ -66,7 +66,7 @@ class Aggregator(ABC):
         """The weight n_c of the clients that hold each masked weight: int64, of the tensor's shape."""
 
     def apart(self) -> dict[str, float]:
-        """By layer, how much clients' masks differ; nothing where that is not known."""
+        """By layer, how much clients' masks differ; empty if that is not known."""
         return {}
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class ClientData(ABC):
-    """Where a client's training examples are. They are loaded by whoever trains on them."""
+    """Where a client's training examples are. The process that trains on them loads them."""
 
     @abstractmethod
     def __len__(self) -> int:
@@ -22,7 +22,7 @@ class ClientData(ABC):
 
     @property
     def indices(self) -> NDArray[np.int64]:
-        """Which rows of the federation's data set they are, for engines that have that data set on a device."""
+        """Their indices in the federation's data set, for engines that have that data set on a device."""
         raise TypeError(f"{type(self).__name__} is not part of a data set that the engine has")
 
 
@@ -44,5 +44,5 @@ class Examples(ClientData):
         return Examples(self.inputs.to(device), self.labels.to(device))
 
     def at(self, rows: Tensor) -> "Examples":
-        """Some of them, at these int64 indices."""
+        """The examples at these int64 indices."""
         return Examples(self.inputs[rows], self.labels[rows])

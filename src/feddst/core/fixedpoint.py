@@ -1,8 +1,8 @@
 """Sums that are exact, in fixed point.
 
 Each number is split into a coarse part in units of 2⁻²⁰ and a fine part in units of 2⁻⁶⁰. Every float32 above 7e-12
-in magnitude enters exactly, and smaller ones with an error below 2⁻⁶¹. The parts are whole numbers: in float64 while
-that holds their sums exactly, which is faster, then in int64.
+in magnitude enters exactly, and smaller ones with an error below 2⁻⁶¹. The parts are whole numbers: float64, which is
+faster, while it holds their sums exactly, then int64.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,14 +23,14 @@ ROOM = 2**42
 """Bound on Σ max|n·θ|: coarse sums stay below 2⁶², and the fine ones below it for 2²² updates."""
 
 LIGHT_ROOM, LIGHT_UPDATES = 2**33, 2**14
-"""Below these the sums are below 2⁵³, up to which float64 has all whole numbers."""
+"""Below these bounds sums are below 2⁵³, where float64 holds every whole number."""
 
 Parts = tuple[Tensor, Tensor]
 """Coarse and fine parts, [n] each."""
 
 
 def in_parts(values: Tensor, weight: int) -> Parts:
-    """A tensor times a weight in parts."""
+    """A tensor times a weight, in parts."""
     terms = values.double().mul_(weight * _COARSE)
     coarse = terms.round()
     return coarse, terms.sub_(coarse).mul_(_FINE / _COARSE).round_()
@@ -53,7 +53,7 @@ def room_for(values: Tensor, weight: int) -> int:
 
 
 def rooms_for(peaks: Sequence[float], weights: Sequence[int]) -> list[int]:
-    """The same for several tensors of which the largest magnitudes are known."""
+    """The same for several tensors whose largest magnitudes are known."""
     return [_room(peak * weight) for peak, weight in zip(peaks, weights, strict=True)]
 
 
@@ -64,7 +64,7 @@ def _room(largest: float) -> int:
 
 
 def in_a_row(tensors: Iterable[Tensor]) -> Tensor:
-    """Tensors one after another, [n]; in float64 unless they are of one kind."""
+    """Tensors flattened and concatenated, [n]; in float64 unless all have one dtype."""
     flat = [value.reshape(-1) for value in tensors] or [torch.empty(0)]
     if len({value.dtype for value in flat}) > 1:
         flat = [value.double() for value in flat]
@@ -72,7 +72,7 @@ def in_a_row(tensors: Iterable[Tensor]) -> Tensor:
 
 
 def value_of(parts: Parts) -> Tensor:
-    """What the parts are together, float64."""
+    """The values that the parts make up, float64."""
     coarse, fine = parts
     return (coarse.double() / _COARSE).add_(fine.double(), alpha=1 / _FINE)
 
@@ -87,18 +87,18 @@ class ExactSum:
 
     @classmethod
     def of(cls, parts: Parts) -> "ExactSum":
-        """A sum that is known in parts."""
+        """A sum given by its parts."""
         known = cls(0, parts[0].device, wide=False)
         known.parts = parts
         return known
 
     @property
     def device(self) -> torch.device:
-        """Where it is."""
+        """The device it is on."""
         return self.parts[0].device
 
     def add_times(self, values: Tensor, weight: int, at: Tensor | None = None) -> None:
-        """Add a tensor of the same length times a weight, or another at the flat indices `at`, each named once."""
+        """Add a tensor times a weight: of the same length, or at the flat indices `at`, which are distinct."""
         coarse, fine = self.parts
         light = coarse.dtype is torch.float64 and values.dtype is torch.float32 and not values.is_cuda
         if _native is not None and light:
@@ -108,7 +108,7 @@ class ExactSum:
             self.add(in_parts(values, weight), at)
 
     def add(self, parts: Parts, at: Tensor | None = None) -> None:
-        """Add parts of the same length, or others at the flat indices `at`, each named once."""
+        """Add parts: of the same length, or at the flat indices `at`, which are distinct."""
         for total, terms in zip(self.parts, parts, strict=True):
             if at is None:
                 total += terms.to(total.dtype)

@@ -8,10 +8,10 @@ from feddst.core.update import Stack
 
 
 class Holders:
-    """Counts those who hold each weight of the masked layers; `masks` are those the round was broadcast with.
+    """Counts the clients that hold each weight of the masked layers; `masks` are the broadcast's.
 
-    Of clients that still have these masks it is enough to know how many they are. From the first one on that has masks
-    of its own, there is an int32 for each weight.
+    For clients that still have these masks, one count is enough. Once a client has masks of its own, each weight has
+    an int32 count.
     """
 
     def __init__(self, masks: Masks) -> None:
@@ -22,7 +22,7 @@ class Holders:
         self._with_mask: dict[str, int] = {}
 
     def add(self, masks: Masks | None) -> None:
-        """One more client, with these masks; None: those of the broadcast. It holds a layer without a mask whole."""
+        """Count one client with these masks; None: the broadcast's. It holds all of a layer without a mask."""
         if masks is None:
             self._as_sent += 1
             return
@@ -31,7 +31,7 @@ class Holders:
             self._count(name, as_bytes(mask).reshape(-1), 1)
 
     def add_stack(self, stack: Stack) -> None:
-        """All clients of a stack that has the masked tensors of each of them; other stacks do not count."""
+        """Count all clients of a stack, if it has their masked tensors; other stacks are ignored."""
         masked = {key[1]: place for key, place in stack.places.items() if place.masked}
         if masked and stack.held is None:
             self._as_sent += len(stack.weights)
@@ -41,7 +41,7 @@ class Holders:
                 self._count(name, stack.held[:, place.columns].sum(0), len(stack.weights))
 
     def merge(self, other: "Holders") -> None:
-        """Those of another part of the round's clients."""
+        """Add the counts of other clients of the round."""
         if other._sent is self._sent:
             self._as_sent += other._as_sent
         else:
@@ -53,16 +53,16 @@ class Holders:
             self._count(name, counts, other._with_mask[name])
 
     def apart(self) -> dict[str, float]:
-        """By layer, the share of a client's weights that another client does not hold, over all pairs together.
+        """By layer, the share of a client's weights that another client does not hold, over all pairs of clients.
 
-        Nothing where no client has masks of its own, or where there is no pair.
+        Empty if no client has masks of its own, or if there is no pair.
         """
         clients = self._as_sent + self._own
         if not self._own or clients < 2:
             return {}
         found: dict[str, float] = {}
         for name in {**self._sent, **self._counts}:
-            # How many weights nobody holds, one client, two, …: few numbers, which can be added up exactly.
+            # How many weights 0, 1, 2, … clients hold: few numbers, which add up exactly.
             weights: list[int] = torch.bincount(self._held_by(name)).tolist()
             held = sum(by * count for by, count in enumerate(weights))
             lacking = sum(by * (clients - by) * count for by, count in enumerate(weights))

@@ -27,7 +27,7 @@ def orders(images: int, local: LocalTraining, seed: int, round: int, client: int
 
 
 def cuts(images: int, batch: int) -> list[slice]:
-    """Where an epoch's order is cut into minibatches; a last one of one image joins the one before.
+    """Where an epoch's order is cut into minibatches; a single image left over joins the last one.
 
     BatchNorm needs two.
     """
@@ -38,7 +38,7 @@ def cuts(images: int, batch: int) -> list[slice]:
 
 
 def balanced(labels: NDArray[np.int64], size: int, draws: np.random.Generator) -> Indices:
-    """At most `size` images at random, as many of each class that occurs in `labels` as of the others."""
+    """At most `size` random images, equally many of each class that occurs in `labels`."""
     classes = np.unique(labels)
     each = max(1, min(size // len(classes), int(min((labels == label).sum() for label in classes))))
     chosen = [draws.permutation(np.flatnonzero(labels == label))[:each] for label in classes]

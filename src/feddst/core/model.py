@@ -1,4 +1,4 @@
-"""What a method is told about the model it federates."""
+"""What a method knows about the model it federates."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -12,9 +12,9 @@ from feddst.core.tensors import Tensors
 
 @dataclass(frozen=True)
 class Layer:
-    """A weight tensor that may be pruned: its parameter name, its shape, and how many biases sit beside it.
+    """A weight tensor that may be pruned: its parameter name, its shape, and how many biases go with it.
 
-    `stacked` is how many matrices lie in it one upon another, as the gates of an LSTM do.
+    `stacked` is the number of matrices stacked in it, such as the gates of an LSTM.
     """
 
     name: str
@@ -32,7 +32,7 @@ TimeBasis = Literal["measured", "flops"]
 
 @dataclass(frozen=True)
 class Densities:
-    """Which share of the prunable weights is active, and which of all weights and biases is not masked."""
+    """The active share of the prunable weights, and the unmasked share of all weights and biases."""
 
     prunable: float
     all: float
@@ -40,14 +40,14 @@ class Densities:
 
 @dataclass(frozen=True)
 class LayerTimes:
-    """What a training step costs: for each active weight of a prunable layer, and whatever is active. In any unit."""
+    """The time of a training step, in any unit: for each active weight of a prunable layer, plus a constant."""
 
     per_weight: Mapping[str, float]
     constant: float = 0.0
 
 
 def biases_beside(params: Mapping[str, Tensor], weight: str) -> int:
-    """How many biases sit beside a weight tensor, found by name."""
+    """How many biases go with a weight tensor, found by name."""
     owner, dot, own = weight.rpartition(".")
     bias = f"{owner}{dot}{own.replace('weight', 'bias')}"
     return params[bias].numel() if bias in params and bias != weight else 0
@@ -57,7 +57,7 @@ def biases_beside(params: Mapping[str, Tensor], weight: str) -> int:
 class InitialModel:
     """Freshly drawn parameters and buffers, and which of the parameters may be pruned.
 
-    `layer_times` finds out what a training step costs; it takes a while, so only methods that need it ask.
+    `layer_times` works out what a training step costs; it is slow, so only methods that need it call it.
     """
 
     params: Tensors

@@ -1,4 +1,4 @@
-"""What clients minimise, and how well a model does at it."""
+"""What clients minimise, and how a model is scored."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar, Literal
@@ -14,7 +14,7 @@ Reduction = Literal["mean", "sum"]
 class Objective(ABC):
     """A loss of a network's outputs and the targets, and a score: a value of `local.objective`.
 
-    outputs: what the network gives for so many examples; targets: what the data set has for them, such as class labels,
+    outputs: the network's outputs for some examples; targets: the data set's targets for them, such as class labels,
     int64 [examples].
     """
 
@@ -27,7 +27,7 @@ class Objective(ABC):
 
     @abstractmethod
     def scores(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """How well each example is done, [examples]: the mean of these is the accuracy that is reported."""
+        """Each example's score, [examples]: their mean is the reported accuracy."""
 
 
 OBJECTIVES: Registry[Objective] = Registry("objective", Objective, travels=True)

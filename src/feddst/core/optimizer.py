@@ -1,4 +1,4 @@
-"""How clients step, and how long their steps are from round to round."""
+"""Local optimizers, and schedules of the learning rate over rounds."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class LocalOptimizer(ABC):
-    """What turns a gradient into a step: a value of `local.optimizer`.
+    """Turns a gradient into a step: a value of `local.optimizer`.
 
-    `slots` name what it remembers of every weight: tensors of the parameter's shape, new each round and 0 at first.
-    They are set to 0 again where a weight leaves or enters, so a weight that grows begins with none.
+    `slots` name its state for every parameter: tensors of the parameter's shape, 0 at the start of each round. They
+    are set to 0 again where a weight leaves or enters, so a grown weight begins with 0.
     """
 
     registry: "ClassVar[Registry[LocalOptimizer]]"
@@ -27,10 +27,10 @@ class LocalOptimizer(ABC):
     def step(
         self, theta: Tensor, gradient: Tensor, slots: Mapping[str, Tensor], local: "LocalTraining", taken: int
     ) -> None:
-        """Change a parameter, and what is remembered of it, in place, after so many steps in this round.
+        """Change a parameter and its slots in place, after `taken` steps in this round.
 
-        The gradient is that of the loss with L2 regularisation and what the plan's steps add, and 0 where the weight is
-        masked out: there nothing may change.
+        The gradient is that of the loss with L2 regularisation and what the plan's steps add. It is 0 where a weight
+        is masked out: there nothing may change.
         """
 
 
@@ -42,7 +42,7 @@ LocalOptimizer.registry = OPTIMIZERS
 class Schedule(ABC):
     """How the learning rate changes over rounds: a value of `local.schedule`.
 
-    One that `needs_rounds` can only be used where the number of rounds is known.
+    One that `needs_rounds` is allowed only if the number of rounds is known.
     """
 
     registry: "ClassVar[Registry[Schedule]]"
@@ -51,7 +51,7 @@ class Schedule(ABC):
 
     @abstractmethod
     def factor(self, round: int, rounds: int) -> float:
-        """What `local.lr` is multiplied by in this round, 1, 2, …, of so many: above 0. 0 rounds: without end."""
+        """The factor on `local.lr` in round 1, 2, … of `rounds`: above 0. `rounds` is 0 if there is no end."""
 
 
 SCHEDULES: Registry[Schedule] = Registry("schedule of the learning rate", Schedule)

@@ -41,20 +41,20 @@ class LocalTraining:
     )
 
     def weight(self, images: int) -> int:
-        """n_c of a client that trains on so many images."""
+        """n_c of a client that trains on this many images."""
         return {"images": images, "batches": -(-images // self.batch), "equal": 1}[self.weigh_by]
 
 
 USUAL = LocalTraining()
-"""What is trained where nobody says otherwise."""
+"""The default local training."""
 
 
 @dataclass(frozen=True)
 class ClientPlan:
-    """One client's orders for one round.
+    """One client's plan for one round.
 
-    `steps` are what the method adds to the optimizer's own. `keep` names parameters that stay with the client: they
-    are taken from its own state where it has them, else from the initial weights, and never travel. With `train=False`
+    `steps` are what the method adds to the optimizer's steps. `keep` names parameters that stay with the client and
+    are never sent: they come from its own state, or from the initial weights if it has none yet. With `train=False`
     the client only reports.
     """
 
@@ -73,7 +73,7 @@ class ClientPlan:
         return replace(self, steps=(*self.steps, *steps))
 
     def at_rate(self, factor: float) -> "ClientPlan":
-        """The same plan with so many times the learning rate."""
+        """The same plan with the learning rate times `factor`."""
         return self if factor == 1 else replace(self, local=replace(self.local, lr=factor * self.local.lr))
 
     def step(self, kind: type[S]) -> S | None:
@@ -85,7 +85,7 @@ class ClientPlan:
         return self.lasting(min(epochs, self.local.epochs))
 
     def lasting(self, epochs: int) -> "ClientPlan":
-        """The same plan for so many epochs."""
+        """The same plan for this many epochs."""
         return replace(self, local=replace(self.local, epochs=epochs))
 
     @cached_property
@@ -104,7 +104,7 @@ class ClientPlan:
         return bool(self.keep) or any(step.needs_initial for step in self.steps)
 
     def mask_bounds(self, layer: str, active: int | None) -> MaskBounds | None:
-        """What may become of a layer's mask, see `ClientStep.mask_bounds`: the first step that moves masks says it."""
+        """How a layer's mask may change: `ClientStep.mask_bounds` of the first step that changes masks."""
         found = (step.mask_bounds(layer, active) for step in self.steps)
         return next((bounds for bounds in found if bounds is not None), None)
 
@@ -116,7 +116,7 @@ class ClientPlan:
 
     @property
     def passes(self) -> int:
-        """How often the client goes over its images, at most."""
+        """The most passes that the client makes over its images."""
         epochs = self.local.epochs if self.train else 0
         for step in self.steps:
             epochs = step.passes(epochs)

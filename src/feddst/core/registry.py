@@ -1,4 +1,4 @@
-"""What is known by name: the built-in things of each kind, and those that others add, all in the same way."""
+"""Registries: the built-in things of each kind, and those that others add, by name."""
 
 from inspect import isabstract, isclass
 from typing import Any, Generic, TypeVar
@@ -13,8 +13,8 @@ A = TypeVar("A")
 class Registry(dict[str, T], Generic[T]):
     """Everything of one kind, by the name that a user types.
 
-    A kind has a base class, whose attribute `registry` is this. Of some kinds `classes` are kept, of the others
-    objects: a class that is registered is called without arguments then. What `travels` is told to worker processes.
+    A kind has a base class, whose attribute `registry` is this. With `classes` it keeps classes, otherwise objects: a
+    registered class is then called without arguments. If it `travels`, worker processes get its objects too.
     """
 
     def __init__(self, what: str, base: type[Any], *, classes: bool = False, travels: bool = False) -> None:
@@ -26,7 +26,7 @@ class Registry(dict[str, T], Generic[T]):
             _TRAVELLING.append(self)
 
     def register(self, item: A) -> A:
-        """Make a class or an object known under its `name`."""
+        """Register a class or an object under its `name`."""
         kept: Any = item() if isclass(item) and not self.classes and not isabstract(item) else item
         self.admit(kept)
         if not isinstance(name := getattr(kept, "name", None), str) or not name:
@@ -39,13 +39,13 @@ class Registry(dict[str, T], Generic[T]):
         return item
 
     def admit(self, item: Any) -> None:
-        """Raise if this cannot be one of them."""
+        """Raise if this item is not of the kind."""
         fits = isclass(item) and issubclass(item, self.base) if self.classes else isinstance(item, self.base)
         if not fits or isabstract(item):
             raise TypeError(f"{self._one} must be a class that implements {self.base.__name__}, got {item!r}")
 
     def named(self, name: str, option: str) -> T:
-        """The one that an option names; raises `OptionError` with the nearest name."""
+        """The item that an option names; raises `OptionError` with the nearest name."""
         if name not in self:
             raise OptionError(f"{option} must be {one_of(self)}, got {name!r}{hint(name, self)}")
         return self[name]
@@ -64,17 +64,17 @@ def known_here() -> list[tuple[Any, ...]]:
 
 
 def learn(known: list[tuple[Any, ...]]) -> None:
-    """Know what the parent process knows."""
+    """Register what the parent process has registered."""
     for registry, objects in zip(_TRAVELLING, known, strict=True):
         for one in objects:
             registry.setdefault(one.name, one)
 
 
 def register(item: A) -> A:
-    """Make something of your own known under its `name`: a class, as its decorator, or an object.
+    """Register something of your own under its `name`: a class, as its decorator, or an object.
 
     It is a `Method`, `ClientStep`, `Objective`, `LocalOptimizer`, `Schedule`, `Aggregator`, `DataSource`, `ValueCodec`,
-    `EngineKind` or `Log`. Both ends of a network must do so; a plugin does it wherever `feddst` is imported.
+    `EngineKind` or `Log`. Both ends of a network must register it; a plugin does so wherever `feddst` is imported.
     """
     registry = getattr(item, "registry", None)
     if not isinstance(registry, Registry):

@@ -40,7 +40,7 @@ StackForm = tuple[tuple[Key, Place], ...]
 
 @dataclass(frozen=True)
 class Kind:
-    """What a tensor is as a whole, and whether clients hold only a part of it."""
+    """The shape and dtype of a whole tensor, and whether clients hold only a part of it."""
 
     shape: torch.Size
     dtype: torch.dtype
@@ -53,9 +53,9 @@ class Kind:
 
 @dataclass
 class Row:
-    """Updates that lie alike, added up as they are: all tensors in one row, each at its place.
+    """The sum of updates of one form: all tensors in one row, each at its place.
 
-    Masked tensors are `whole`, with 0 where nobody holds anything, or what the broadcast's masks keep of them.
+    Masked tensors are `whole`, with 0 where no client holds a weight, or have only what the broadcast's masks keep.
     """
 
     total: ExactSum
@@ -70,7 +70,7 @@ class Row:
         self._grow(weight)
 
     def add_parts(self, parts: Parts, weight: int) -> None:
-        """Add the sum of several."""
+        """Add the sum of several updates."""
         self.total.add(parts)
         self._grow(weight)
 
@@ -78,12 +78,12 @@ class Row:
         """The mean of one tensor, float64 [n]."""
         if self._mean is None:
             total = value_of(self.total.parts)
-            # On a GPU PyTorch divides by a plain number as it multiplies by its reciprocal, which is off by a bit.
+            # On a GPU, PyTorch divides by a plain number by multiplying by its reciprocal, which is off by a bit.
             self._mean = total / torch.full((), self.weight, dtype=total.dtype, device=total.device)
         return self._mean[self.places[key]]
 
     def parts(self, key: Key, at: Tensor | None) -> Parts:
-        """The sum of one tensor, of which masks keep what is at these flat indices."""
+        """The sum of one tensor; its mask keeps the weights at the flat indices `at`."""
         coarse, fine = (part[self.places[key]] for part in self.total.parts)
         return (coarse[at], fine[at]) if self.whole and at is not None else (coarse, fine)
 
@@ -94,7 +94,7 @@ class Row:
 
 @dataclass
 class Whole:
-    """One tensor with each entry at its own place, added up, and the weights, int64 [n], of those who hold it."""
+    """The sum of one whole tensor, and for each entry the weight n_c of its holders, int64 [n]."""
 
     total: ExactSum
     weights: Tensor
@@ -105,7 +105,7 @@ class Whole:
         self._weigh(weight, at)
 
     def add_parts(self, parts: Parts, weight: int, at: Tensor | None) -> None:
-        """Add the sum of several."""
+        """Add the sum of several updates."""
         self.total.add(parts, at)
         self._weigh(weight, at)
 
@@ -123,11 +123,11 @@ class Whole:
 
 @register
 class SparseSum(Aggregator):
-    """Running sums over the updates of a round; `masks` are those the round was broadcast with.
+    """Running sums over the updates of a round; `masks` are the broadcast's.
 
-    `positions` are those of the weights that these masks keep, for whoever knows them. Updates with these masks are
-    added row by row, those of clients with masks of their own tensor by tensor. With `count_holders` the clients that
-    hold a weight are counted too: the sums have their n_c, not how many they are.
+    `positions`, if known, are those of the weights that these masks keep. Updates with these masks are added row by
+    row, those of clients with masks of their own tensor by tensor. With `count_holders` the clients that hold a weight
+    are counted too: the sums have their n_c, not their number.
     """
 
     name: ClassVar[str] = "mean"
@@ -159,9 +159,9 @@ class SparseSum(Aggregator):
         self.weight += update.weight
 
     def add_stack(self, stack: Stack, updates: int) -> None:
-        """Add what several clients send, side by side: the same sums as one after another.
+        """Add the updates of several clients at once: the same sums as one by one.
 
-        `updates` is how many updates this completes, 0 if they have other tensors to come.
+        `updates` is how many updates this completes, 0 if other tensors of theirs are to come.
         """
         self._grow(sum(rooms_for(stack.peaks, stack.weights)), updates)
         each, everybody = torch.tensor(stack.weights, device=stack.values.device), sum(stack.weights)
@@ -184,7 +184,7 @@ class SparseSum(Aggregator):
             self._learn(key, kind)
         if other.masks is self.masks:
             self._merge_alike(other)
-        else:  # what they had was theirs, for all that is known here
+        else:  # another broadcast's masks count as clients' own
             self._own_masks = True
             for key in other._kinds:
                 whole = other._everything(key)
@@ -206,7 +206,7 @@ class SparseSum(Aggregator):
         self._own_masks |= other._own_masks
 
     def mean(self, group: str = "params", *, otherwise: Tensors | None = None) -> dict[str, Tensor]:
-        """Each entry over the clients that hold it; where nobody does, `otherwise` or 0.
+        """The mean of each entry over the clients that hold it; where none does, `otherwise` or 0.
 
         `group` is `params`, `buffers`, or the name of an extra such as `gradient`.
         """
@@ -222,11 +222,11 @@ class SparseSum(Aggregator):
         return {key[1]: self._votes(key).clone() for key, kind in self._kinds.items() if kind.masked}
 
     def apart(self) -> dict[str, float]:
-        """By layer, how much clients' masks differ, as `Holders.apart` says; nothing if holders were not counted."""
+        """By layer, how much clients' masks differ, as `Holders.apart` says; empty if holders were not counted."""
         return {} if self._holders is None else self._holders.apart()
 
     def _grow(self, room: int, updates: int) -> None:
-        """Note what is about to be added."""
+        """Make room for what is about to be added."""
         if self._bound + room >= ROOM:
             raise TrainingError("the weights of this round's updates are too large to average")
         self._bound += room
@@ -256,7 +256,7 @@ class SparseSum(Aggregator):
             self._rows[form] = Row(ExactSum.of(parts), places, weight, whole=whole)
 
     def _add_held(self, stack: Stack, parts: Parts, held: Tensor, everybody: int) -> None:
-        """Add the sum of updates with masks of their own: the weights of those who hold it, int64 [n], are `held`."""
+        """Add the sum of updates with masks of their own; `held` is the weight n_c of each entry's holders."""
         coarse, fine = parts
         for key, place in stack.places.items():
             at = place.columns
@@ -278,13 +278,13 @@ class SparseSum(Aggregator):
         return Whole(ExactSum(size, device, wide=self._wide), torch.zeros(size, dtype=torch.int64, device=device))
 
     def _note(self, form: Form, masks: Masks) -> None:
-        """Remember what tensors are that were not seen before."""
+        """Remember the kind of each new tensor."""
         for key, shape, dtype in form:
             masked = key[0] == "params" and key[1] in masks
             self._learn(key, Kind(masks[key[1]].shape if masked else shape, dtype, masked))
 
     def _learn(self, key: Key, kind: Kind) -> None:
-        """Remember what a tensor is: masked as soon as one client holds only a part of it."""
+        """Remember a tensor's kind: masked as soon as one client holds only a part of it."""
         if key not in self._kinds or (kind.masked and not self._kinds[key].masked):
             self._kinds[key] = kind
 
@@ -307,7 +307,7 @@ class SparseSum(Aggregator):
         return torch.where((whole.weights > 0).reshape(kind.shape), mean, otherwise.to(kind.dtype))
 
     def _mean_of(self, row: Row, key: Key, otherwise: Tensor | None) -> Tensor:
-        """The mean of a tensor that is in one row alone."""
+        """The mean of a tensor that is in only one row."""
         kind = self._kinds[key]
         mean, at = kind.rounded(row.mean(key)), None if row.whole else self._at(key)
         if at is not None:

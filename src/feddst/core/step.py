@@ -1,4 +1,4 @@
-"""What a method adds to clients' local training: a step, which is data, and says how it is carried out."""
+"""Client steps: what a method adds to local training, as data with the hooks that carry it out."""
 
 from abc import ABC
 from collections.abc import Mapping, Sequence
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MaskBounds:
-    """What may become of a layer's mask on a client: it keeps `least` to `most` weights in the end.
+    """How a client may change a layer's mask: in the end it keeps `least` to `most` weights.
 
-    At most `leaving` of those that were sent are gone then, and at most `entering` are new. None: any number.
+    At most `leaving` of the weights sent are gone, and at most `entering` are new. None: any number.
     """
 
     least: int
@@ -30,24 +30,24 @@ class MaskBounds:
 
 
 class ClientStep(ABC):
-    """Something that is done in local training beside the optimizer's steps.
+    """Something that local training does besides the optimizer's steps.
 
-    A subclass is a frozen dataclass with a `name`, made known by `feddst.register`. Its fields are its data: they cross
-    process boundaries and networks, so they are numbers, texts, and tuples, sets and tables of these.
+    A subclass is a frozen dataclass with a `name`, registered with `feddst.register`. Its fields are its data: they
+    cross process boundaries and networks, so they are numbers, texts, and tuples, sets and tables of these.
 
-    What it does is said twice. The hooks carry it out, in the order of a client's round: `begin`, `train`,
-    `before_batch`, `at_gradient`, `after_epoch`, `reports`, `keeps`. Each does nothing unless a step has one of its
-    own. They are given the `Client`, see `feddst.clients.client`. The other methods tell the server what to expect of
-    the answer, and what it costs.
+    Its methods are of two sorts. The hooks carry it out, in the order of a client's round: `begin`, `train`,
+    `before_batch`, `at_gradient`, `after_epoch`, `reports`, `keeps`. Each does nothing by default. They are given the
+    `Client`, see `feddst.clients.client`. The other methods tell the server what to expect in the update, and what it
+    costs.
     """
 
     registry: "ClassVar[Registry[type[ClientStep]]]"
     name: ClassVar[str]
 
-    # What the hooks are asked for ---------------------------------------------------------------------------------
+    # The hooks ----------------------------------------------------------------------------------------------------
 
     def begin(self, module: Any, begun: Any) -> Any:
-        """What the client begins with, a `Beginning`, instead of `begun`; `module` may be overwritten."""
+        """The `Beginning` that replaces `begun`; `module` may be overwritten."""
         return begun
 
     def train(self, client: Any) -> float | None:
@@ -56,11 +56,11 @@ class ClientStep(ABC):
 
     @property
     def looks_at_batches(self) -> bool:
-        """Whether `before_batch` is wanted, for which minibatches are trained one by one."""
+        """Whether `before_batch` is called; minibatches are then trained one by one."""
         return False
 
     def before_batch(self, client: Any, batch: NDArray[np.int64]) -> None:
-        """The optimizer is about to step on the images at these indices."""
+        """Called before the optimizer steps on the images at these indices."""
 
     @property
     def changes_gradients(self) -> bool:
@@ -70,24 +70,24 @@ class ClientStep(ABC):
     def at_gradient(self, gradient: Tensor, theta: Tensor, received: Tensor) -> None:
         """Change a parameter's gradient in place, [*shape], given its value now and as it was received.
 
-        It is that of the loss with L2 regularisation, and 0 where the weight is masked out, as it will be again.
+        It is that of the loss with L2 regularisation. Where a weight is masked out it is 0, before and after.
         """
 
     def pauses(self, epochs: int) -> Sequence[int]:
-        """After which of so many epochs `after_epoch` is wanted, counted from 1."""
+        """Of this many epochs, those after which `after_epoch` is called, from 1."""
         return ()
 
     def after_epoch(self, client: Any, last_batch: NDArray[np.int64]) -> None:
-        """An epoch is over that `pauses` has named; its last minibatch had the images at these indices."""
+        """Called after an epoch that `pauses` names; its last minibatch had the images at these indices."""
 
     def reports(self, client: Any) -> Mapping[str, Tensors]:
         """What to send beside the weights, by group: for each of `groups` a tensor for each parameter."""
         return {}
 
     def keeps(self, client: Any) -> Tensors:
-        """What the client keeps until its next round, by a name of the step's own, on the CPU.
+        """What the client keeps until its next round, on the CPU, under names that the step chooses.
 
-        It finds it there in `client.task.state.tensors`.
+        It is then in `client.task.state.tensors`.
         """
         return {}
 
@@ -109,9 +109,9 @@ class ClientStep(ABC):
         return False
 
     def mask_bounds(self, layer: str, active: int | None) -> MaskBounds | None:
-        """What may become of the mask of a layer that is sent with so many weights, None: without a mask.
+        """How a layer's mask may change; it is sent with `active` weights, or (None) without a mask.
 
-        None if the step leaves masks alone.
+        None if the step does not change masks.
         """
         return None
 
@@ -119,11 +119,11 @@ class ClientStep(ABC):
         """Raise `WireError` if a parameter's tensor of one of `groups` has values that no client can have."""
 
     def trained_on(self, images: int) -> int:
-        """How many of so many images are trained on."""
+        """How many of this many images are trained on."""
         return images
 
     def passes(self, epochs: int) -> int:
-        """How often the client goes over its images, at most, where its optimizer would so many times."""
+        """The most passes that the client makes over its images, in a plan for `epochs`."""
         return epochs
 
     def differentiated(self, plan: "ClientPlan", images: int) -> int:
@@ -131,11 +131,11 @@ class ClientStep(ABC):
         return 0
 
     def check(self) -> None:
-        """Raise `OptionError` or `ValueError` if the data cannot be carried out: they may come from a network."""
+        """Raise `OptionError` or `ValueError` if the fields are invalid: they may come from a network."""
 
 
 class Steps(Registry[type[ClientStep]]):
-    """Whose fields are what goes to clients."""
+    """Client steps: their fields are sent to clients."""
 
     def admit(self, item: Any) -> None:
         super().admit(item)

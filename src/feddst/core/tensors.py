@@ -48,7 +48,7 @@ def count_each(masks: Iterable[Tensor]) -> list[int]:
 
 
 def movement(before: Masks, after: Masks) -> dict[str, tuple[int, int]]:
-    """How many weights entered each mask, and how many left it; only of masks that may be others than before."""
+    """How many weights entered each mask, and how many left it; only for masks that may have changed."""
     if before is after:
         return {}
     common = [name for name in after if name in before and after[name] is not before[name]]
@@ -76,7 +76,7 @@ def positions_in(mask: Tensor) -> Tensor:
 
 
 def packed(params: Tensors, positions: Positions) -> dict[str, Tensor]:
-    """Of each masked parameter only the weights that are kept, [active]; the others as they are."""
+    """Each masked parameter as its kept weights alone, [active]; the others as they are."""
     return {
         name: value.reshape(-1).index_select(0, positions[name]) if name in positions else value
         for name, value in params.items()
@@ -84,7 +84,7 @@ def packed(params: Tensors, positions: Positions) -> dict[str, Tensor]:
 
 
 def unpacked(params: Tensors, positions: Positions, masks: Masks) -> dict[str, Tensor]:
-    """What `packed` was made from, with zeros where nothing was kept."""
+    """The reverse of `packed`, with zeros where no weight was kept."""
     return {
         name: spread(value, positions[name], masks[name].shape) if name in positions else value
         for name, value in params.items()

@@ -15,12 +15,12 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class Update:
-    """One client's answer to one round.
+    """One client's update in one round.
 
-    `params` holds what the client holds: of a masked layer only the weights its mask keeps, in the order of
-    their flat index, [active]; every other tensor whole. `masks` is None when the client still has the mask it
-    was sent. `weight` is its n_c in the average. `extra` holds the named tensors that the work asked for, such as
-    `gradient`, whole.
+    `params` has the client's weights: of a masked layer only those its mask keeps, in the order of their flat
+    index, [active]; every other tensor whole. `masks` is None when the client still has the mask it was sent.
+    `weight` is its n_c in the average. `extra` has the named tensors that the plan asked for, such as `gradient`,
+    whole.
     """
 
     client: int
@@ -34,10 +34,10 @@ class Update:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a tensor lies in a row, and what it is; `masked` if clients may hold only a part of it.
+    """A tensor's place in a row, and its kind; `masked` if clients may hold only a part of it.
 
-    `kept` is how many numbers a row has of it, where it has no more of it than the broadcast's masks keep: of all
-    masked tensors of a stack, or of none.
+    `kept` is its number of columns if a row has only the weights that the broadcast's masks keep: for all masked
+    tensors of a stack, or for none.
     """
 
     start: int
@@ -48,16 +48,16 @@ class Place:
 
     @property
     def columns(self) -> slice:
-        """Which columns of the row are its."""
+        """The tensor's columns in a row."""
         return slice(self.start, self.start + (self.shape.numel() if self.kept is None else self.kept))
 
 
 @dataclass(frozen=True)
 class Stack:
-    """What K clients send, side by side.
+    """The tensors of K clients' updates, side by side.
 
-    values: [K, n], a row a client, 0 where it holds nothing; held: uint8 [K, n], 1 where it holds something, which
-    counts for masked tensors alone, None if all of them hold what the broadcast's masks keep; weights: their n_c.
+    values: [K, n], a row for each client, 0 where it holds no weight; held: uint8 [K, n], 1 where it holds one, used
+    for masked tensors only, None if all clients have the broadcast's masks; weights: their n_c.
     """
 
     values: Tensor
@@ -86,5 +86,5 @@ class ClientState:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing in it."""
+        """Whether it has no tensors."""
         return not self.tensors and not self.feedback

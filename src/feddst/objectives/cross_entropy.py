@@ -1,4 +1,4 @@
-"""Classification: the negative logarithm of the probability that the right class is given."""
+"""Classification: the negative logarithm of the right class's probability."""
 
 from typing import ClassVar
 

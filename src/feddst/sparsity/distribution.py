@@ -3,9 +3,9 @@
 `uniform` gives every layer the same density. `er` and `erk` (Mocanu et al. 2018; Evci et al. 2020, RigL) give a layer
 density ε·(sum of its dimensions)/(product of them), over channels alone or with the kernel's dimensions, and solve ε
 for the whole; where matrices are stacked in one tensor, the dimensions are those of one. `root` gives a layer weights
-in proportion to the square root of its size, `even` gives every layer equally many, as far as it has them:
-convolutions, which are small and whose weights are used much, are denser then, or dense. `erk-published` is what the
-FedDST authors' code does under the name ERK: it scales each layer's *sparsity* instead, and counts biases.
+in proportion to the square root of its size, `even` gives every layer equally many, as far as it has them. Both make
+convolutions denser, or dense: they are small, and their weights are used often. `erk-published` is what the FedDST
+authors' code does under the name ERK: it scales each layer's *sparsity* instead, and counts biases.
 """
 
 import math
@@ -90,7 +90,7 @@ def _channel_score(layer: Layer) -> float:
 
 
 def _single(layer: Layer) -> tuple[int, ...]:
-    """The shape of one of the matrices that are stacked in a layer; mostly it is one."""
+    """The shape of one of a layer's stacked matrices; most layers have only one."""
     return layer.shape[0] // layer.stacked, *layer.shape[1:]
 
 

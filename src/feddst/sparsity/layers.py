@@ -9,7 +9,7 @@ from feddst.sparsity.masks import keep_largest
 
 
 def prune_to_budgets(params: Tensors, budgets: Mapping[str, int]) -> dict[str, Tensor]:
-    """For each layer, the mask of its budget's largest |θ|."""
+    """For each layer, the mask that keeps the largest |θ|, up to its budget."""
     return {name: keep_largest(params[name][None], budget)[0] for name, budget in budgets.items()}
 
 

@@ -16,16 +16,16 @@ from feddst.core.tensors import count_kept
 Flat = NDArray[np.bool_]
 Places = NDArray[np.intp]
 _ONE_IN = 61
-"""One score in so many is looked at for a guess: a prime, so that no width of a layer has a common period with it."""
+"""A guess samples one score in this many: a prime, so that it shares no period with a layer's width."""
 _AT_LEAST = 16
-"""How many of the sample lie above the guess at least."""
+"""The least number of samples above the guess."""
 
 
 def top(score: Tensor, count: int, *, among: Tensor | None = None, held: Tensor | None = None) -> Tensor:
     """The `count` largest scores of each model, as bool [M, *shape].
 
     score: float [M, *shape], finite; among: bool [M, *shape], the candidates (default all);
-    held: bool [M, *shape], who wins a tie (default nobody).
+    held: bool [M, *shape], which weights win ties (default none).
     """
     models = score.shape[0]
     flat = score.detach().reshape(models, -1)
@@ -47,7 +47,7 @@ def _least_and_most(masks: Tensor) -> tuple[int, int]:
 
 
 def _by_sorting(score: Tensor, count: int, candidates: Tensor, held: Tensor | None) -> Tensor:
-    """Stable sorts, which say what is meant. All tensors are [M, n]."""
+    """By stable sorts, the plainest way. All tensors are [M, n]."""
     score = score.masked_fill(~candidates, -torch.inf)
     if held is None:
         chosen = torch.argsort(score, dim=1, descending=True, stable=True)[:, :count]
@@ -81,10 +81,10 @@ def _selected(score: NDArray[Any], count: int, among: Flat, held: Flat) -> Flat:
 
 
 def _contenders(score: NDArray[Any], count: int, among: Flat) -> Places:
-    """Where candidates are that may be chosen: all of them, or those above a guess, if these are enough.
+    """Positions of candidates that may be chosen: all of them, or those above a guess, if these are enough.
 
-    A sample tells how large about twice as many as are wanted must be. Where few of many are wanted, as in growth, that
-    is a tenth of the time.
+    The guess is a score that about 2·`count` scores reach, estimated from a sample. Where few of many are wanted, as in
+    growth, this takes a tenth of the time.
     """
     sample = score[::_ONE_IN][among[::_ONE_IN]]
     rank = 2 * count // _ONE_IN + _AT_LEAST
@@ -98,7 +98,7 @@ def _contenders(score: NDArray[Any], count: int, among: Flat) -> Places:
 def _nth_largest(score: NDArray[Any], n: int) -> Any:
     """The n-th largest score, n ≥ 1.
 
-    The order is turned around because numpy is slow where many equal numbers, as zeros among gradients, come first.
+    The scores are negated because numpy is slow where many equal numbers, such as zero gradients, come first.
     """
     falling = -score
     falling.partition(n - 1)
@@ -106,7 +106,7 @@ def _nth_largest(score: NDArray[Any], n: int) -> Any:
 
 
 def _can_select(score: Tensor) -> bool:
-    """Whether scores are on a CPU, and all of them numbers: sorting takes what is not a number for the largest."""
+    """Whether scores are on a CPU and none is NaN: sorting ranks NaN as the largest."""
     return score.device.type == "cpu" and not bool(score.max().isnan())
 
 

@@ -1,4 +1,4 @@
-"""PruneFL's choice of masks: what makes the loss fall fastest, for the time that it takes."""
+"""PruneFL's choice of masks: the weights that reduce the loss fastest, for the time they take."""
 
 import math
 
@@ -11,7 +11,7 @@ from feddst.sparsity.masks import drop_smallest
 
 
 def reconfigure(theta: Tensors, gains: Tensors, masks: Masks, times: LayerTimes, share: float) -> dict[str, Tensor]:
-    """The new masks: of each layer's active weights all but the smallest `share`, and candidates while Γ rises.
+    """The new masks: each layer's active weights except the smallest `share`, and candidates while Γ rises.
 
     `gains` are the g² of all parameters.
     """
@@ -56,7 +56,7 @@ def _in_a_row(layers: Tensors) -> Tensor:
 
 
 def _by_layer(row: Tensor, masks: Masks) -> dict[str, Tensor]:
-    """What `_in_a_row` was made from, in the shapes of `masks`."""
+    """The reverse of `_in_a_row`, in the shapes of `masks`."""
     names = sorted(masks)
     parts = torch.split(row, [masks[name].numel() for name in names])
     return {name: part.reshape(masks[name].shape) for name, part in zip(names, parts, strict=True)}
@@ -68,5 +68,5 @@ def _sum_before(values: Tensor) -> Tensor:
 
 
 def _leading(truths: Tensor) -> int:
-    """How many are true before the first that is not."""
+    """How many are true before the first false one."""
     return int(truths.to(torch.int64).cumprod(0).sum())

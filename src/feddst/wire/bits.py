@@ -1,10 +1,10 @@
 """Sets of numbers as few bits: the coder under every mask.
 
-A set of d numbers below N costs log₂C(N, d) bits at best. What is coded here are the gaps between its members,
-each as a quotient in unary and a remainder of r bits (Golomb and Rice's code), with r chosen from N and d alone
-so that nothing about the code itself has to be sent. It stays within a few per cent of the best, needs no tables,
-and numpy codes a whole layer in a handful of operations. A set that holds more than half of the numbers is coded
-by what it lacks; one that splits them nearly evenly is a plain bitmap.
+A set of d numbers below N costs log₂C(N, d) bits at best. This codes the gaps between its members, each as a
+quotient in unary and a remainder of r bits (Golomb–Rice code). r follows from N and d alone, so nothing about the
+code itself is sent. It stays within a few per cent of the best, needs no tables, and numpy codes a whole layer in
+a handful of operations. A set with more than half of the numbers is coded by the numbers it lacks; one that splits
+them nearly evenly is a plain bitmap.
 
 Bits are held as uint8 arrays of 0 and 1, and packed into bytes lowest bit first.
 """
@@ -30,9 +30,9 @@ def pack(pieces: Sequence[Bits]) -> bytes:
 
 
 def number(value: int) -> Bits:
-    """A number from 0 on in Elias' γ code of value + 1: as many zeros as bits follow the first one, then those bits.
+    """The Elias γ code of value + 1, for a value of at least 0.
 
-    The first one comes right after the zeros; the bits below it follow, lowest first.
+    It has as many zeros as there are bits below the leading 1, then that 1, then these bits, lowest first.
     """
     plus = value + 1
     below = plus.bit_length() - 1
@@ -104,7 +104,7 @@ def write_sets(sets: Sequence[tuple[int, Members]]) -> list[Bits]:
 
 
 def read_sets(reader: BitReader, sets: Sequence[tuple[int, int]]) -> list[Members]:
-    """The sets that `write_sets` wrote, of which (N, d) are known; they are the last thing in a section."""
+    """The sets that `write_sets` wrote, given their (N, d); they are the last thing in a section."""
     bitmaps = [reader.take(size) if _is_even(size, count) else None for size, count in sets]
     coded = [(size, min(count, size - count)) for size, count in sets if not _is_even(size, count)]
     remainders = [reader.take(fewer * _remainder_width(size, fewer)) for size, fewer in coded]
@@ -144,8 +144,8 @@ def fewest_bits(size: int, count: int) -> int:
 def most_bits_needed(size: int, most: int) -> int:
     """The most bits that a set of `most` or fewer numbers below `size` takes.
 
-    It need not be the largest set that takes the most: a bitmap is followed by sets coded by what they lack, and
-    where remainders get a bit shorter the worst case does too. Between such points it grows, so only they matter:
+    The largest set need not take the most: beyond the bitmaps, sets are coded by what they lack, and where
+    remainders get a bit shorter the worst case does too. Between such points it grows, so only they matter:
     remainders have r bits or more up to the d with d·(25·2^r + 12) < 24·N.
     """
     if _is_even(size, min(most, size // 2)):
@@ -199,7 +199,7 @@ def _unary(quotients: Members) -> Bits:
 
 
 def _unary_ends(bits: Bits, count: int) -> Members:
-    """−1, then where each of the `count` unary numbers ends; raises unless these bits hold exactly so many."""
+    """−1, then where each of the `count` unary numbers ends; raises unless the bits hold exactly that many."""
     if np.count_nonzero(bits) != count:
         raise WireError("the mask section does not hold as many positions as it announces")
     ends = np.empty(count + 1, dtype=np.int64)
@@ -211,7 +211,7 @@ def _unary_ends(bits: Bits, count: int) -> Members:
 
 
 def _from_gaps(size: int, ends: Members, remainders: Bits) -> Members:
-    """The members of a set from where the quotients of their gaps end and the bits of the remainders.
+    """The members of a set, from the ends of their gaps' quotients and the bits of the remainders.
 
     In place as far as possible: a payload must not make a server need much more memory than its model.
     """

@@ -35,10 +35,10 @@ LARGEST_VALUE = 2.0**36
 
 
 class BroadcastEncoder:
-    """One broadcast on its way to clients. `reference` is what they will have when it has arrived.
+    """Encodes one broadcast for its clients. `reference` is the broadcast as they decode it.
 
-    Nothing is written before a message's payload is asked for, unless the values are rounded on their way. If `audited`,
-    what an engine counts instead of writing is written too, and must be as counted.
+    Nothing is written before a message's payload is needed, unless the codec rounds the values. If `audited`, payloads
+    that engines only count are written too, to check the counts.
     """
 
     def __init__(
@@ -62,15 +62,15 @@ class BroadcastEncoder:
         self.reference = self._received()
 
     def message_for(self, client: int) -> Message:
-        """What goes to this client, which is taken to arrive; those who hold the same masks share the bytes."""
+        """The message for this client, assumed to arrive; clients that hold the same masks share the bytes."""
         held = self._history.held_by(client)
         self._history.received(client, self._exact.bitmap)
         return Message(held=held, encoder=self)
 
     def sizes(self, message: Message) -> tuple[int, int]:
-        """How many bytes a message has, and how many of them are the mask: measured where it is written, else counted.
+        """How many bytes a message has, and how many of them are the mask: measured if it is written, else counted.
 
-        If `audited` it is written, and must have as many as were counted.
+        If `audited`, it is written, and must have as many as counted.
         """
         _, mask = self._exact.facts.section_for(message.held, self._wire.mask)
         if message.written and not self.audited:
@@ -122,7 +122,7 @@ class BroadcastEncoder:
         )
 
     def unrounded(self, update: Update) -> Update:
-        """The update as a change of the server's own weights, where the broadcast had them rounded.
+        """The update as a change of the server's own weights, if the broadcast rounded them.
 
         Otherwise rounding the broadcast would round the server's model each round, and undo small steps.
         """
@@ -161,12 +161,12 @@ def decode_broadcast(payload: bytes | memoryview, layout: Layout, held: bytes = 
 
 
 def decode_reference(payload: bytes | memoryview, layout: Layout, held: bytes = b"") -> Reference:
-    """The same with what follows from it."""
+    """The same as a `Reference`."""
     return BroadcastDecoder(layout).read(payload, held)
 
 
 class BroadcastDecoder:
-    """Reads the broadcasts of one layout for clients in one place: those with the same content share what it is."""
+    """Reads the broadcasts of one layout for clients in one process: those with the same content are shared."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout

@@ -10,11 +10,11 @@ from feddst.wire.sign import Sign
 from feddst.wire.values import BFloat16, Float16, Float32, ValueCodec
 
 OTHERS = range(128, 256)
-"""The codes of codecs that come from elsewhere: those below are this package's, now and later."""
+"""The codes of other packages' codecs: those below are this package's, now and later."""
 
 
 class Codecs(Registry[ValueCodec]):
-    """Known by their code too, which tells whose they are."""
+    """Value codecs; their codes are unique too, and tell whose they are."""
 
     def admit(self, item: Any) -> None:
         super().admit(item)
@@ -56,7 +56,7 @@ def general_codecs() -> dict[str, ValueCodec]:
 
 
 def broadcast_codecs() -> dict[str, ValueCodec]:
-    """Those among them that carry weights as well as changes: a model must not arrive as its largest weights alone."""
+    """The general codecs that carry weights as well as changes: a model must not arrive as its largest weights."""
     return {name: codec for name, codec in general_codecs().items() if not isinstance(codec, Largest)}
 
 

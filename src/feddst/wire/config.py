@@ -1,4 +1,4 @@
-"""How models travel."""
+"""How models are sent."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -44,7 +44,7 @@ class WireConfig:
     feedback: bool = option(False, "a client keeps what its codec left out of an update, and adds it to its next one")
 
     def check(self) -> None:
-        """Raise `OptionError` if a codec is not known or not for this, or leaves nothing out that could be kept."""
+        """Raise `OptionError` if a codec is unknown, not for this direction, or has nothing for feedback to keep."""
         codec = codec_named(self.values, "wire.values")
         if isinstance(codec_named(self.download, "wire.download"), Largest):
             allowed = one_of(broadcast_codecs())

@@ -1,9 +1,8 @@
 """Error feedback: what a codec left out of an update, kept by the client and added to its next one.
 
-A client that keeps e, and has trained from the broadcast θ to θ', sends Q(θ' − θ + e), so that θ + Q(…) arrives; what
-is missing then, e ← θ' − θ + e − Q(…), it keeps as bfloat16. It keeps it of the weights that the update holds. Under
-other masks each weight that is still held has its own e again, one that was not held has none, and what was kept of
-one that is held no longer is forgotten.
+A client that keeps e, and has trained from the broadcast θ to θ', sends Q(θ' − θ + e), so that θ + Q(…) arrives. It
+keeps what is missing, e ← θ' − θ + e − Q(…), as bfloat16, for the weights that the update holds. When its masks
+change, a weight that is still held keeps its e, a new one begins with 0, and the e of one that left is forgotten.
 """
 
 from dataclasses import dataclass, replace
@@ -23,17 +22,17 @@ _NO_MASKS = torch.empty(0, dtype=torch.uint8)
 
 @dataclass(frozen=True)
 class Remainder:
-    """How what was left out is kept, of updates with these parameters under these masks.
+    """How the remainder e is kept, for updates with these parameters under these masks.
 
-    It is a row, bfloat16 [n], on whatever device: the values of every parameter in the layout's order, of a masked one
-    those that its mask keeps. Beside it are the masks it was made under, as a bitmap section.
+    It is a row, bfloat16 [n], on any device: the values of every parameter in the layout's order, of a masked one only
+    those that its mask keeps. The masks it was made under are kept with it, as a bitmap section.
     """
 
     layout: Layout
     facts: MaskFacts
 
     def read(self, state: ClientState) -> Tensor | None:
-        """The row that a client keeps, as it is under these masks; None if it keeps none."""
+        """The row that a client keeps, realigned to these masks; None if it keeps none."""
         found = self.kept(state)
         if found is None:
             return None
@@ -42,12 +41,12 @@ class Remainder:
         return row if bitmap is mine or torch.equal(bitmap, mine) else self._moved(row, bitmap)
 
     def kept(self, state: ClientState) -> tuple[Tensor, Tensor] | None:
-        """The row that a client keeps, as it is, and the bitmap it was made under, empty if there were no masks."""
+        """The row that a client keeps, unchanged, and its bitmap, empty if there were no masks."""
         row = state.feedback.get(self._row)
         return None if row is None else (row, state.feedback.get(self._mask, _NO_MASKS))
 
     def written(self, state: ClientState, row: Tensor) -> ClientState:
-        """A client's state, with this row in place of what it kept of such updates."""
+        """A client's state, with this row in place of the one it kept."""
         if not self.layout.params:
             return state
         others = {name: value for name, value in state.feedback.items() if name not in (self._row, self._mask)}
@@ -56,7 +55,7 @@ class Remainder:
         return replace(state, feedback={**others, self._row: row, **bitmap})
 
     def added(self, update: Update, state: ClientState) -> Update:
-        """An update with what its client keeps."""
+        """An update plus its client's remainder."""
         row = self.read(state)
         if row is None:
             return update
@@ -66,7 +65,7 @@ class Remainder:
         return replace(update, params={name: value + pieces[name].view_as(value) for name, value in values.items()})
 
     def left_out(self, update: Update, arrived: Update) -> Tensor:
-        """The row of what is in an update, and not in what arrived of it."""
+        """The new row: an update minus what arrived of it."""
         lost = [update.params[one.name].float() - arrived.params[one.name].float() for one in self.layout.params]
         return torch.cat([torch.empty(0), *(value.reshape(-1) for value in lost)]).to(torch.bfloat16)
 
@@ -84,14 +83,14 @@ class Remainder:
         return [self.facts.active.get(one.name, one.size) for one in self.layout.params]
 
     def _moved(self, row: Tensor, bitmap: Tensor) -> Tensor:
-        """A row that was made under other masks, under these; clients that had the same share how that is done."""
+        """A row made under other masks, realigned to these; clients that had the same share the indices."""
         held, known = bitmap.numpy().tobytes(), self.facts.realigned
         if held not in known:
             known[held] = self._source(held)
         return torch.cat([row, row.new_zeros(1)])[known[held]]
 
     def _source(self, bitmap: bytes) -> Tensor:
-        """Where, in a row under the masks of this bitmap, each value comes from; after its end if it was not held."""
+        """Each value's index in a row under the masks of this bitmap; the row's length if it was not held."""
         old = positions_of(decode_bitmap(bitmap, self.layout) or {})
         new = self.facts.on_cpu.positions
         counts = [len(old[one.name]) if one.name in old else one.size for one in self.layout.params]
@@ -104,6 +103,6 @@ class Remainder:
 
 
 def remainder_of(reference: Reference, plan: ClientPlan, own: Masks | None = None) -> Remainder:
-    """That of answers to a broadcast, under its masks or a client's own."""
+    """The remainder of updates to a broadcast, under its masks or a client's own."""
     layout = Layout(reference.answer_layout(plan).params)
     return Remainder(layout, reference.facts.under(layout) if own is None else MaskFacts(own, layout))

@@ -27,7 +27,7 @@ class Kind(IntEnum):
 
 
 class Packing(IntEnum):
-    """What was done to the section of values as a whole."""
+    """How the value section is compressed."""
 
     PLAIN = 0
     DEFLATE = 1
@@ -35,7 +35,7 @@ class Packing(IntEnum):
 
 @dataclass(frozen=True)
 class Header:
-    """What a payload says of itself.
+    """The header's fields.
 
     `weight` is the client's n_c, 0 in a broadcast. `reference` is the name of the mask that this payload's mask
     refers to, 0 where it refers to none. The two lengths are those of the sections as they lie in the payload,

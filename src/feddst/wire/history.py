@@ -1,7 +1,7 @@
-"""Which masks clients hold, as far as the server remembers: the last few, and who received which.
+"""Which masks clients hold, as far as the server remembers: the last few, and which client received which.
 
-A mask is kept as its bitmap section, and known by that section's checksum: both ends can name it without having
-agreed on anything.
+A mask is kept as its bitmap section, and named by that section's checksum: both ends know its name without
+agreeing on one first.
 """
 
 import zlib
@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 NO_MASK = 0
-"""What stands for a mask's name where there is none."""
+"""The name that stands for no mask."""
 
 
 @lru_cache(maxsize=8)
 def mask_name(bitmap: bytes) -> int:
-    """How a mask is called on the wire: the CRC-32 of its bitmap section. All clients of a round are sent one mask."""
+    """A mask's name on the wire: the CRC-32 of its bitmap section. All clients of a round are sent one mask."""
     return zlib.crc32(bitmap) if bitmap else NO_MASK
 
 
@@ -31,7 +31,7 @@ class MaskHistory:
         return self._bitmaps[self._clients[client]] if client in self._clients else b""
 
     def received(self, client: int, bitmap: bytes) -> None:
-        """A client has received this mask."""
+        """Record that a client has received this mask."""
         self.forget(client)
         if bitmap and self._bound:
             name = mask_name(bitmap)
@@ -42,7 +42,7 @@ class MaskHistory:
                 self._drop(next(iter(self._bitmaps)))
 
     def forget(self, client: int) -> None:
-        """What a client holds is not known any more."""
+        """Forget which mask a client holds."""
         self._clients.pop(client, None)
 
     def as_parts(self) -> tuple[Mapping[int, bytes], Mapping[int, int]]:

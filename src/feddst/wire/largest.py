@@ -1,16 +1,16 @@
-"""The largest changes alone: where they are, up or down, and one size for all of them in a tensor.
+"""Top-k codecs: of each tensor only the largest changes, as positions, signs and one common magnitude.
 
-Of a tensor's n values the k = ⌈n/m⌉ largest in magnitude travel, of equal ones those that come first; a value of 0
-never does. All that travel arrive with the same magnitude, their mean, which is the nearest to them in least squares,
-and all others arrive as 0. That is far from unbiased: what is left out is lost, unless the client keeps it and adds it
-to its next change (`wire.feedback`). Nothing is drawn.
+Of a tensor's n values the k = ⌈n/m⌉ largest in magnitude are sent, of equal ones those that come first; a value of 0
+never is. All that are sent arrive with the same magnitude, their mean, which is the nearest to them in least squares.
+All others arrive as 0. That is far from unbiased: what is left out is lost, unless the client keeps it and adds it to
+its next change (`wire.feedback`). Nothing is random.
 
-First come the scales of all tensors that have values, a bfloat16 each: it errs by at most one part in 256, little
-beside how much the magnitudes differ that it stands for. Then, tensor after tensor in one row of bits, the positions
-in Elias and Fano's code and the signs: the w lowest bits of each position, lowest first; the rest of it in a bitmap of
-k + ⌊(n − 1)/2^w⌋ bits, where the i-th position p has its one at i + ⌊p/2^w⌋; a bit each, 1 for up. w is the smallest
-for which that is shortest. Where fewer than k values are not 0, the last of them is repeated: a tensor of zeros names
-position 0, upwards, with scale 0.
+First come the scales of all tensors that have values, a bfloat16 each: its error is at most one part in 256, little
+beside the spread of the magnitudes that it stands for. Then come, for one tensor after another in one stream of bits,
+the positions in Elias–Fano code and the signs: the w lowest bits of each position, lowest first; the rest of it in a
+bitmap of k + ⌊(n − 1)/2^w⌋ bits, where the i-th position p has its one at i + ⌊p/2^w⌋; a bit for each sign, 1 for up.
+w is the smallest for which that is shortest. Where fewer than k values are not 0, the last of them is repeated: a
+tensor of zeros names position 0, upwards, with scale 0.
 """
 
 from collections.abc import Sequence
@@ -28,13 +28,13 @@ from feddst.wire.quantise import LARGEST_SCALE
 from feddst.wire.values import ValueCodec
 
 STEPS = 2**30
-"""Magnitudes are added up in whole steps, so many to the power of two below the largest."""
+"""Magnitudes are added up in whole steps; this many make the power of two below the largest."""
 EXPONENT = 0x7F800000
 """The exponent in the bits of a float32."""
 
 
 class Largest(ValueCodec):
-    """One value in m, of the change against the broadcast."""
+    """Sends one value in m of the change against the broadcast."""
 
     one_in: ClassVar[int]
     """m."""
@@ -93,7 +93,7 @@ class Largest(ValueCodec):
         return _position_bits(count, k, _low_width(count, k)) + k
 
     def _write(self, picked: Members, values: NDArray[np.float32]) -> list[Bits]:
-        """Positions and signs of the values that travel."""
+        """Positions and signs of the values that are sent."""
         k = self._travelling(len(values))
         positions = np.zeros(k, dtype=np.int64)
         positions[: len(picked)] = picked
@@ -104,7 +104,7 @@ class Largest(ValueCodec):
         return [low_bits(positions, width), flags(k + (len(values) - 1 >> width), ones), up]
 
     def _read(self, bits: Bits, count: int) -> tuple[Members, Bits]:
-        """Positions and signs in a tensor of so many values."""
+        """Positions and signs in a tensor of `count` values."""
         k = self._travelling(count)
         width = _low_width(count, k)
         low, bitmap, up = np.split(bits, [k * width, len(bits) - k])
@@ -143,7 +143,7 @@ class Largest32(Largest):
 
 
 def choose(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Which of [..., n] travel, and as what magnitude [..., 1], the same to the last bit on every device.
+    """Which of [..., n] are sent, and as what magnitude [..., 1], the same to the last bit on every device.
 
     Magnitudes are compared as the integers of their bits, which have the same order, with NaN above all.
     """

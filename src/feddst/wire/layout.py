@@ -1,4 +1,4 @@
-"""What tensors a payload carries, in which order: known to both ends before anything is sent."""
+"""Which tensors a payload has, in which order: both ends know it before anything is sent."""
 
 import hashlib
 import math
@@ -42,7 +42,7 @@ class Layout:
 
     @cached_property
     def fingerprint(self) -> int:
-        """64 bits that tell this layout from others."""
+        """A hash of 64 bits that tells layouts apart."""
         lines = [f"{f.group} {f.name} {'×'.join(map(str, f.shape))} {str(f.dtype)[6:]}" for f in self.fields]
         digest = hashlib.blake2b("\n".join(lines).encode(), digest_size=8).digest()
         return int.from_bytes(digest, "little")
@@ -94,7 +94,7 @@ def model_layout(params: Tensors, buffers: Tensors) -> Layout:
 
 
 def update_layout(sent: Broadcast, plan: ClientPlan) -> Layout:
-    """The layout of what a client with these orders sends back."""
+    """The layout of an update from a client with this plan."""
     params = {name: value for name, value in sent.params.items() if plan.train and name not in plan.keep}
     model = model_layout(params, sent.buffers if plan.train else {})
     reports = [field for group in plan.groups for field in _fields(group, sent.params)]

@@ -55,7 +55,7 @@ def encode_masks(
 ) -> tuple[MaskCode, bytes]:
     """The mask section for these masks; `reference` is what the other end holds, if anything.
 
-    `positions` are those of the reference's weights, for whoever has them.
+    `positions`, if known, are those of the reference's weights.
     """
     fields = [field for field in layout.params if field.name in masks]
     if not fields:
@@ -84,7 +84,7 @@ def decode_bitmap(bitmap: bytes, layout: Layout) -> dict[str, torch.Tensor] | No
 
 
 def any_count(layer: str, count: int) -> None:
-    """Nothing is known of how many weights a mask should keep."""
+    """A check that allows any number of weights."""
 
 
 def decode_masks(
@@ -97,7 +97,7 @@ def decode_masks(
 ) -> dict[str, torch.Tensor]:
     """The masks in a section. `check` is shown each layer's name and how many weights its mask would keep.
 
-    `positions` are those of the reference's weights, for whoever has them.
+    `positions`, if known, are those of the reference's weights.
     """
     if code in (MaskCode.ABSENT, MaskCode.SAME):
         if len(data):
@@ -147,7 +147,7 @@ def _own_layers(masks: Masks, layout: Layout) -> dict[str, torch.Tensor]:
 
 
 def _kept(masks: Masks, positions: Positions | None) -> Kept:
-    """Where the weights of masks are, worked out if that is not known."""
+    """The positions of the weights masks keep, computed if not known."""
     return {name: at.numpy() for name, at in (positions_of(masks) if positions is None else positions).items()}
 
 

@@ -1,4 +1,4 @@
-"""A payload as a whole: header, mask, buffers, values, each where it belongs, and undamaged."""
+"""A whole payload: header, mask, buffers and values, checked for damage."""
 
 import zlib
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ PIECE = 1 << 14
 
 
 LONGEST_SECTION = 2**32 - 1
-"""What a header's 32 bits can say."""
+"""The most that a header's 32 bits can express."""
 
 _SMALL = 4096
 
@@ -60,7 +60,7 @@ def join(header: Header, mask: bytes, buffers: bytes, values: bytes) -> bytes:
 
 
 def split(payload: bytes | memoryview, layout: Layout, kind: Kind) -> Sections:
-    """Take a payload for this layout apart; raises `WireError` unless it is whole and meant for us."""
+    """Take a payload for this layout apart; raises `WireError` unless it is undamaged and of this kind."""
     view = memoryview(payload).cast("B").toreadonly()
     header, checksum = read_header(view)
     if header.kind is not kind:
@@ -115,7 +115,7 @@ def write_values(
 
 
 def read_values(sections: Sections, counts: Sequence[int]) -> list[Tensor]:
-    """The tensors of a value section, flat, with the numbers of values that `counts` tells."""
+    """The tensors of a value section, flat, with `counts` values each."""
     codec = codec_coded(sections.header.values)
     data = _plain(sections, codec.size(counts))
     return _decoded(codec, data, counts) if codec.code in OTHERS else codec.decode(data, counts)
@@ -180,7 +180,7 @@ def _peak(values: Tensor) -> float:
 
 
 def _decoded(codec: ValueCodec, data: memoryview, counts: Sequence[int]) -> list[Tensor]:
-    """What a codec from elsewhere makes of a stranger's bytes: whatever it trips over, it is the bytes that go."""
+    """Untrusted bytes decoded by another package's codec; any exception becomes a `WireError`."""
     try:
         found = codec.decode(data, counts)
     except WireError:

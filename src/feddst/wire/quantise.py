@@ -26,7 +26,7 @@ LARGEST_SCALE = 0x7F7F
 """The highest 16 bits of the largest finite float32."""
 
 _WORDS: dict[int, Any] = {2: "<u4", 4: "<u2", 8: "<u1"}
-"""For b bits a value, the integers of which one byte each becomes one value."""
+"""For b bits a value: a packed byte as an integer with one value a byte."""
 
 
 class Quantiser(ValueCodec):
@@ -65,7 +65,7 @@ class Quantiser(ValueCodec):
         return _parts_of(levels.mul_(steps[:, None]), counts)
 
     def _check_filling(self, codes: NDArray[np.uint8], counts: Sequence[int]) -> None:
-        """Raise unless level 0 fills each last block. Levels are looked at, since a scale of 0 hides what they are."""
+        """Raise unless level 0 fills each last block. This checks levels, because a scale of 0 hides them."""
         end = 0
         for count in counts:
             start, end = end, end + _blocks(count) * BLOCK
@@ -78,12 +78,12 @@ class Quantiser(ValueCodec):
         shape = tuple(blocks.shape[1:])
         uniform = torch.from_numpy(np.stack([draw.random(shape, dtype=np.float32) for draw in draws]))
         levels = round_stochastically(blocks, scales, uniform.to(blocks.device), self.top)
-        # By a tensor: by a number, CUDA multiplies with its inverse, and decodes other bits than a CPU.
+        # Divide by a tensor: for a number, CUDA multiplies by its inverse, and decodes other bits than a CPU.
         steps = scales / scales.new_tensor(self.top)
         return _parts_of(levels.mul_(steps[..., None]), [value.shape[-1] for value in tensors])
 
     def expected_squared_error(self, tensors: Sequence[Tensor]) -> float:
-        """The mean over all values of the squared error to expect."""
+        """The expected squared error, averaged over all values."""
         blocks = in_blocks(tensors)
         step = block_scales(blocks).double()[:, None] / self.top
         up = torch.frac(blocks.double() / step + self.top)
@@ -118,7 +118,7 @@ class Quantised4(Quantiser):
 
 
 class Quantised2(Quantiser):
-    """Up, down, or nothing."""
+    """Levels −1, 0 and 1."""
 
     name, code, bits = "q2", 3, 2
 

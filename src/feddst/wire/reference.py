@@ -1,4 +1,4 @@
-"""A broadcast as both ends hold it during a round: what updates are written and read against."""
+"""A broadcast as both ends hold it during a round: updates are encoded and decoded against it."""
 
 import math
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ from feddst.wire.masks import MaskCode, MaskStyle, decode_bitmap, encode_bitmap,
 
 @dataclass(frozen=True)
 class MaskFacts:
-    """What follows from the masks of a model alone, worked out once for as long as they stay the same.
+    """What follows from a model's masks alone, computed once while they stay the same.
 
-    `known` are the positions of their weights, for whoever has them already.
+    `known` are the positions of the weights they keep, if computed already.
     """
 
     masks: Masks
@@ -29,12 +29,12 @@ class MaskFacts:
     known: Positions | None = None
     _sections: dict[bytes, tuple[MaskCode, bytes]] = field(default_factory=dict)
     realigned: dict[bytes, Tensor] = field(default_factory=dict)
-    """Where values come from that were kept under the masks of another bitmap: see `Remainder`."""
+    """By bitmap, where values come from that were kept under its masks: see `Remainder`."""
     _parts: dict[Layout, "MaskFacts"] = field(default_factory=dict)
 
     @cached_property
     def positions(self) -> Positions:
-        """Where the weights are that they keep."""
+        """The positions of the weights they keep."""
         return positions_of(self.masks) if self.known is None else self.known
 
     @cached_property
@@ -46,7 +46,7 @@ class MaskFacts:
 
     @property
     def on_cpu(self) -> "MaskFacts":
-        """The same of the masks in the CPU's memory."""
+        """The same for the masks in CPU memory."""
         return self if all(mask.device.type == "cpu" for mask in self.masks.values()) else self._copy
 
     @cached_property
@@ -60,11 +60,11 @@ class MaskFacts:
 
     @cached_property
     def bitmap_row(self) -> Tensor:
-        """The same as a tensor, uint8 [bytes], such as clients keep: those with the same masks share it."""
+        """The same as a tensor, uint8 [bytes], as clients keep it: those with the same masks share it."""
         return torch.from_numpy(np.frombuffer(self.bitmap, dtype=np.uint8).copy())
 
     def under(self, layout: Layout) -> "MaskFacts":
-        """The same of what is sent with these parameters alone."""
+        """The same for payloads with only these parameters."""
         if layout.params == self.layout.params:
             return self
         if layout not in self._parts:
@@ -72,7 +72,7 @@ class MaskFacts:
         return self._parts[layout]
 
     def section_for(self, held: bytes, style: MaskStyle) -> tuple[MaskCode, bytes]:
-        """The mask section for somebody who holds the masks of this bitmap."""
+        """The mask section for a client that holds the masks of this bitmap."""
         if held not in self._sections:
             known = decode_bitmap(held, self.layout)
             self._sections[held] = encode_masks(self.on_cpu.masks, self.layout, style, known)
@@ -81,9 +81,9 @@ class MaskFacts:
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """A broadcast as its receivers decoded it, with what follows from it worked out once.
+    """A broadcast as clients decode it, with what follows from it computed once.
 
-    `known` is what follows from its masks, for whoever has that already.
+    `known` is what follows from its masks, if computed already.
     """
 
     broadcast: Broadcast
@@ -102,7 +102,7 @@ class Reference:
         return model_layout(self.broadcast.params, self.broadcast.buffers)
 
     def answer_layout(self, plan: ClientPlan) -> Layout:
-        """The tensors of what a client with these orders sends back."""
+        """The layout of an update from a client with this plan."""
         key = (plan.train, plan.keep, plan.groups)
         if key not in self._answers:
             self._answers[key] = update_layout(self.broadcast, plan)
@@ -119,12 +119,12 @@ class Reference:
 
     @cached_property
     def mask_name(self) -> int:
-        """What its mask is called on the wire."""
+        """Its mask's name on the wire."""
         return mask_name(self.bitmap)
 
     @property
     def positions(self) -> Positions:
-        """Where the weights of its masks are."""
+        """The positions of the weights its masks keep."""
         return self.facts.positions
 
     @property
@@ -147,7 +147,7 @@ class Reference:
         return self.values if positions is self.positions else packed(self.broadcast.params, positions)
 
     def on_cpu(self) -> "Reference":
-        """The same in the CPU's memory."""
+        """The same in CPU memory."""
         sent = self.broadcast
         params = {name: value.cpu() for name, value in sent.params.items()}
         buffers = {name: value.cpu() for name, value in sent.buffers.items()}
@@ -155,11 +155,11 @@ class Reference:
 
 
 def refers(header: Header) -> bool:
-    """Whether a payload's mask is told by another one, which its receiver holds."""
+    """Whether a payload's mask is encoded against one that its receiver holds."""
     return header.mask in (MaskCode.SAME, MaskCode.DIFFERENCE)
 
 
 def check_reference(header: Header, held: int) -> None:
-    """Raise unless the mask that a payload refers to is the one of this name."""
+    """Raise unless the mask that a payload refers to has the name `held`."""
     if header.reference != (held if refers(header) else NO_MASK):
         raise WireError(f"the payload refers to mask {header.reference:08x}, here is {held:08x}")

@@ -1,4 +1,4 @@
-"""Votes: one bit a value, for what is nothing but +1 and −1."""
+"""Votes: one bit for each value, which is +1 or −1."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from feddst.wire.values import ValueCodec, cut
 
 
 class Sign(ValueCodec):
-    """1 for +1 and 0 for −1, all tensors in one row, the first value in the lowest bit of a byte, zeros at the end."""
+    """1 for +1 and 0 for −1, all tensors in one stream, first value in the lowest bit of a byte, zeros at the end."""
 
     name = "sign"
     code = 5

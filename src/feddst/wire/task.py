@@ -1,4 +1,4 @@
-"""What a client is asked in one round, and what comes back: the two records that every engine carries."""
+"""A client's task in one round, and its result: the two records that every engine carries."""
 
 import math
 from collections.abc import Mapping
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class Message:
-    """A broadcast for one client: bytes that have arrived, or an encoder that writes them when somebody asks for them.
+    """A broadcast for one client: bytes that have arrived, or an encoder that writes them when they are needed.
 
-    `held` is the bitmap of the mask which that client is known to hold.
+    `held` is the bitmap of the mask that the client is known to hold.
     """
 
     def __init__(
@@ -42,36 +42,36 @@ class Message:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """How many bytes it has, and how many of them are its mask: for whoever has its encoder."""
+        """How many bytes it has, and how many of them are its mask; needs its encoder."""
         assert self.encoder is not None
         return self.encoder.sizes(self)
 
     @property
     def reference(self) -> Reference:
-        """What the client has when it has read the message."""
+        """The broadcast as the client reads it."""
         found = self.encoder.reference if self._read is None and self.encoder is not None else self._read
         if found is None:
             raise ValueError("this message has not been read yet")
         return found
 
     def read_as(self, reference: Reference) -> "Message":
-        """The same message, which has been read, and says this."""
+        """The same message, read as this broadcast."""
         message = Message(self._payload, self.held, self.encoder)
         message._read = reference
         return message
 
     def __reduce__(self) -> tuple[type["Message"], tuple[bytes, bytes]]:
-        """To another process go the bytes alone: it reads them itself."""
+        """Only the bytes go to another process, which reads them itself."""
         return Message, (self.payload, self.held)
 
 
 @dataclass(frozen=True, eq=False)
 class ClientTask:
-    """One client's part in one round of one run: who, what it is asked, what it is sent, and where its data are.
+    """One client's task in one round of one run: its id, its plan, the message to it, and where its data are.
 
-    `state` is what the client kept from its rounds before, `wire` how it is to answer. `initial` are the run's initial
-    weights, for plans that need them: they follow from the seed, so that a client can draw them itself and they need
-    not be sent.
+    `state` is what the client kept from earlier rounds, `wire` how it encodes its update. `initial` are the run's
+    initial weights, for plans that need them: they follow from the seed, so a client can draw them itself and they
+    need not be sent.
     """
 
     client: int
@@ -117,7 +117,7 @@ class ClientTask:
 
     @property
     def largest_weight(self) -> int:
-        """The most n_c that it may claim."""
+        """The largest n_c that it may claim."""
         return self.plan.local.weight(self.trained_on)
 
     def with_data(self, data: ClientData) -> "ClientTask":
@@ -125,20 +125,19 @@ class ClientTask:
         return replace(self, data=data)
 
     def read_as(self, reference: Reference) -> "ClientTask":
-        """The same task, whose message says this."""
+        """The same task, its message read as this."""
         return replace(self, message=self.message.read_as(reference))
 
 
 @dataclass(frozen=True)
 class ClientResult:
-    """What came of one client's task.
+    """The result of one client's task.
 
     A client answers with a `payload`, what it keeps (`state`), and its last epoch's mean `loss`, NaN if it did not get
-    so far. When the server has read and added up a payload, or where an engine adds updates up itself, there is a
-    receipt instead: `size` bytes, of which `mask_bytes` are its mask, its n_c `weight`, and `own`, how many weights the
-    client's masks keep if they are not those it was sent. A `failure` says why there is no update that can be used;
-    then `weight` is 0. If not `asked`, the client was not even given its task. A client that has `diverged` could not
-    train the model that it was sent.
+    that far. Once the server or an engine has added up its update, there is a receipt instead of the payload: `size`
+    bytes, of which `mask_bytes` are its mask, its n_c `weight`, and `own`, how many weights the client's masks keep if
+    they are not those it was sent. A `failure` says why there is no usable update; then `weight` is 0. If not `asked`,
+    the client was never given its task. A client that has `diverged` could not train the model that it was sent.
     """
 
     payload: bytes | None = None
@@ -154,10 +153,10 @@ class ClientResult:
 
     @property
     def worked(self) -> bool:
-        """Whether the client carried out its task, whatever became of its update."""
+        """Whether the client carried out its task, even if its update is not used."""
         return not math.isnan(self.loss)
 
     @classmethod
     def failed(cls, reason: str, *, size: int = 0, asked: bool = True, diverged: bool = False) -> "ClientResult":
-        """What comes of a task that came to nothing, though so many bytes may have come."""
+        """The result of a task that failed; `size` bytes may have come all the same."""
         return cls(failure=reason, size=size, asked=asked, diverged=diverged)

@@ -1,4 +1,4 @@
-"""Updates: from a client's tensors to bytes, and from a stranger's bytes to a checked update."""
+"""Updates: from a client's tensors to bytes, and from untrusted bytes to a checked update."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -34,28 +34,28 @@ from feddst.wire.reference import Reference, check_reference
 from feddst.wire.task import ClientTask
 
 LARGEST_WEIGHT = 2**32 - 1
-"""The most that n_c can be: it has four bytes in the header."""
+"""The largest possible n_c: it has four bytes in the header."""
 LARGEST_TERM = ROOM / 128
 """Bound on n_c·|θ| in one update: the sums have room for 128 of that size."""
 
 
 def answer_layout(task: ClientTask) -> Layout:
-    """The tensors of what a client sends back."""
+    """The layout of a client's update."""
     return task.sent.answer_layout(task.plan)
 
 
 def check_masks(task: ClientTask, masks: Masks) -> None:
-    """Raise if more weights of a layer left or entered than were to."""
+    """Raise if more weights of a layer left or entered than the plan allows."""
     for layer, (entered, left) in movement(task.sent.broadcast.masks, masks).items():
         bounds = task.plan.mask_bounds(layer, task.sent.active.get(layer))
         _check_exchange(layer, entered, left, bounds or MaskBounds(0, 0, 0, 0))
 
 
 def check_change(task: ClientTask, params: Tensors, masks: Masks | None) -> None:
-    """Raise if packed weights, under these masks if not those sent, are too far from what was sent."""
+    """Raise if packed weights, under `masks` or the broadcast's, are too far from the broadcast."""
     sent, times = task.sent.norm, task.wire.max_change
     most = times * max(sent, 1.0) if times else math.inf
-    if norm_of(params.values()) + sent <= most:  # then their difference is not longer either
+    if norm_of(params.values()) + sent <= most:  # then so is their difference's norm
         return
     change = norm_of(
         value.float().reshape(-1) - _before(task.sent, name, masks).reshape(-1) for name, value in params.items()
@@ -64,7 +64,7 @@ def check_change(task: ClientTask, params: Tensors, masks: Masks | None) -> None
 
 
 def check_count(task: ClientTask, layer: str, count: int) -> None:
-    """Raise unless the mask that a client sends may keep so many weights of a layer."""
+    """Raise unless a client's mask may keep `count` weights of a layer."""
     active = task.sent.active.get(layer)
     bounds = task.plan.mask_bounds(layer, active)
     if bounds is None:
@@ -80,7 +80,7 @@ _UNASKED = "comes with a mask of its own, which nobody asked for"
 
 
 def _check_exchange(layer: str, entered: int, left: int, bounds: MaskBounds) -> None:
-    """Raise if more weights of a layer entered or left than were to."""
+    """Raise if more weights of a layer entered or left than allowed."""
     most_out, most_in = bounds.leaving, bounds.entering
     if (most_out, most_in) == (0, 0) and (entered or left):
         raise WireError(f"{layer} {_UNASKED}")
@@ -97,7 +97,7 @@ def norm_of(tensors: Iterable[Tensor]) -> float:
 
 
 def refuse_far(change: float, most: float) -> None:
-    """Raise unless a change's norm is at most so large."""
+    """Raise unless a change's norm is at most `most`."""
     if not change <= most:
         raise ExcessError(
             f"its weights are {change:.3g} away from those that were sent, at most {most:.3g} allowed (wire.max_change)"
@@ -105,7 +105,7 @@ def refuse_far(change: float, most: float) -> None:
 
 
 def encode_update(update: Update, task: ClientTask) -> bytes:
-    """The payload that carries an update back to where the broadcast came from."""
+    """The payload that carries an update to the server."""
     reference, wire = task.sent, task.wire
     layout, codec = answer_layout(task), codec_named(wire.values, "wire.values")
     code, mask = MaskCode.SAME, b""
@@ -132,7 +132,7 @@ def encode_update(update: Update, task: ClientTask) -> bytes:
 
 
 def decode_update(payload: bytes | memoryview, task: ClientTask) -> Update:
-    """The update in a stranger's answer to a task; raises `WireError`, and nothing else, if it is not a valid one."""
+    """The update in an untrusted answer to a task; raises `WireError`, and nothing else, if it is not valid."""
     layout, sent = answer_layout(task), task.sent.broadcast
     if len(payload) > (most := largest_update(task)):
         raise WireError(f"the update has {len(payload)} bytes, the largest possible {most}")
@@ -172,7 +172,7 @@ def decode_update(payload: bytes | memoryview, task: ClientTask) -> Update:
 
 
 def largest_update(task: ClientTask) -> int:
-    """The most bytes that an answer can have."""
+    """The most bytes that an update can have."""
     layout, active, wire = answer_layout(task), task.sent.active, task.wire
     masked = [field for field in layout.params if field.name in active or field.name in task.plan.own_layers]
     bounds = {field.name: task.plan.mask_bounds(field.name, active.get(field.name)) for field in masked}
@@ -225,7 +225,7 @@ def _groups(
 
 
 def _refuse_impossible(groups: Mapping[str, Mapping[str, Tensor]], plan: ClientPlan) -> None:
-    """Raise if something holds numbers that it cannot have: a variance below 0, or what a step says of its reports."""
+    """Raise at impossible numbers: a variance below 0, or a report that its step refuses."""
     for name, value in groups["buffers"].items():
         if name.endswith("running_var") and (value < 0).any():
             raise WireError(f"{name} of buffers holds {float(value.min()):g}, which cannot be negative")
@@ -236,12 +236,12 @@ def _refuse_impossible(groups: Mapping[str, Mapping[str, Tensor]], plan: ClientP
 
 
 def _before(reference: Reference, name: str, masks: Masks | None) -> Tensor:
-    """What was sent of a parameter, of a masked one only the weights it keeps; without a list of their positions."""
+    """A parameter as sent, of a masked one only the weights it keeps; needs no list of their positions."""
     if masks is None or name not in masks:
         return reference.values[name]
     return torch.from_numpy(reference.broadcast.params[name].float().numpy()[masks[name].numpy()])
 
 
 def _all_layers(masks: Masks, sent: Masks) -> Mapping[str, Tensor]:
-    """The masks of a client, with those it was sent where it sends none of its own."""
+    """A client's masks: its own, and the broadcast's where it sends none."""
     return {**sent, **masks}

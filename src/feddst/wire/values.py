@@ -1,4 +1,4 @@
-"""What carries values: the interface of every codec, and the plain number formats."""
+"""Value codecs: the interface of all, and the plain number formats."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from feddst.core import Registry
 
 
 class ValueCodec(ABC):
-    """Turns a list of flat float32 tensors into bytes and back; how long each tensor is, both ends know.
+    """Turns a list of flat float32 tensors into bytes and back; both ends know how long each tensor is.
 
     `code` is its byte in the header: 0 to 127 for this package, 128 to 255 for others. A `relative` codec is given
-    the change against the broadcast, where there is one, instead of the value. What it draws it draws from `draws`,
-    so that the bytes follow from the run's seed; one that is not `random` draws nothing. Of an `elementwise` codec each
-    value's fate is its own, and 0 stays 0.
+    the change against the broadcast, where there is one, instead of the value. Random numbers come from `draws`, so
+    that the bytes follow from the run's seed; a codec that is not `random` draws none. An `elementwise` codec treats
+    each value by itself, and 0 stays 0.
     """
 
     registry: "ClassVar[Registry[ValueCodec]]"
@@ -29,7 +29,7 @@ class ValueCodec(ABC):
 
     @abstractmethod
     def size(self, counts: Sequence[int]) -> int:
-        """How many bytes tensors of these many values take, exactly."""
+        """Exactly how many bytes tensors of these many values take."""
 
     @abstractmethod
     def encode(self, tensors: Sequence[Tensor], draws: np.random.Generator) -> bytes:
@@ -39,14 +39,14 @@ class ValueCodec(ABC):
     def decode(self, data: memoryview, counts: Sequence[int]) -> list[Tensor]:
         """Tensors of these many values from `size(counts)` bytes; `WireError` if they cannot come from `encode`.
 
-        They are the caller's to change, and to check: whether they are finite and not too large is not said here.
+        The caller may change them, and must check that they are finite and not too large.
         """
 
     def received(self, tensors: Sequence[Tensor], draws: Sequence[np.random.Generator]) -> list[Tensor]:
-        """What would be decoded of K clients' tensors, [K, n] each, on whatever device, without writing bytes.
+        """What would be decoded of K clients' tensors, [K, n] each, on any device, without writing bytes.
 
-        `draws` has one generator a client, or none at all if the codec is not `random`. Here by writing them all the
-        same: codecs that can do better do.
+        `draws` has one generator for each client, or none if the codec is not `random`. This default writes the bytes
+        all the same; codecs that can do better override it.
         """
         counts, device = [value.shape[1] for value in tensors], tensors[0].device
         found = []

@@ -1,4 +1,4 @@
-"""How clients may step, each way in a file of its own, and how the learning rate may change over rounds."""
+"""Local optimizers, each in a file of its own, and schedules of the learning rate over rounds."""
 
 from feddst.clients.optimizers.adam import Adam
 from feddst.clients.optimizers.schedules import Constant, Cosine

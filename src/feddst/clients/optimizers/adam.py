@@ -16,8 +16,8 @@ from feddst.core.registry import register
 class Adam(LocalOptimizer):
     """m ← β₁m + (1−β₁)g, v ← β₂v + (1−β₂)g², θ ← θ − η·m̂/(√v̂ + ε) with m̂ = m/(1−β₁ᵗ) and v̂ = v/(1−β₂ᵗ) at step t.
 
-    `local.momentum` means nothing to it. For other numbers than these: `feddst.register(Adam(beta2=0.99, name="a99"))`.
-    A weight that grows begins with m = v = 0, while t goes on: its first steps are longer than others'.
+    It ignores `local.momentum`. For other constants: `feddst.register(Adam(beta2=0.99, name="a99"))`.
+    A grown weight begins with m = v = 0, while t goes on: its first steps are longer than others'.
     """
 
     beta1: float = 0.9

@@ -9,7 +9,7 @@ from feddst.core.registry import register
 
 @register
 class Constant(Schedule):
-    """Not at all."""
+    """The rate stays the same."""
 
     name: ClassVar[str] = "constant"
 
@@ -19,7 +19,7 @@ class Constant(Schedule):
 
 @register
 class Cosine(Schedule):
-    """Down to 0 after the last round, along half a cosine."""
+    """The rate falls to 0 after the last round, along half a cosine."""
 
     name: ClassVar[str] = "cosine"
     needs_rounds: ClassVar[bool] = True

@@ -26,12 +26,11 @@ MOST_ROUNDS = 100_000
 class InitialPruning(ClientStep):
     """PruneFL's first stage, by one client alone and instead of its epochs: rounds of training and pruning.
 
-    A round goes over the client's images once. After every `every` of them it chooses its masks anew, as PruneFL's
-    server would, from the mean squared gradients of all steps since the last time: each weight of a layer costs
+    A round is one pass over the client's images. After every `every` rounds the client chooses new masks, as PruneFL's
+    server would, from the mean squared gradients of all steps since the last choice. Each weight of a layer costs
     `times[layer]`, everything else `constant`, and the share `prunable` of a layer's active weights may leave. It ends
-    when the density has changed by at most the share `steady` that many times `in_a_row`, or after `rounds`. What it
-    sends are all weights, zeros where its masks leave them out, and the group `kept`: 1 where they keep a weight, else
-    0, and 1 for what has no mask.
+    when the density has changed by at most the share `steady` for `in_a_row` choices, or after `rounds`. It sends all
+    weights, 0 where masked out, and the group `kept`: 1 where a weight is kept or has no mask, else 0.
     """
 
     name: ClassVar[str] = "initial-pruning"
@@ -45,7 +44,7 @@ class InitialPruning(ClientStep):
     in_a_row: int = 5
 
     def train(self, client: Client) -> float:
-        """All rounds; returns the last one's mean loss. The masks are again as they were."""
+        """Train all rounds; returns the last one's mean loss. The masks are restored."""
         task, sent, densities, loss = client.task, client.masks, list[float](), 0.0
         local, squares = replace(task.plan.local, epochs=self.rounds), Squares()
         rounds = minibatches(len(task.data), local, *client.draw)
@@ -97,7 +96,7 @@ def _kept(value: Tensor, mask: Tensor | None) -> Tensor:
 def choose_masks(
     params: Tensors, slots: Sequence[Tensors], masks: Masks, squares: Squares, orders: InitialPruning
 ) -> dict[str, Tensor]:
-    """The masks that PruneFL's server would choose; weights and momentum are zeroed where they move."""
+    """The masks that PruneFL's server would choose; weights and momentum are zeroed where masks change."""
     times = LayerTimes(orders.times, orders.constant)
     with torch.no_grad():
         chosen = reconfigure(params, squares.mean(params), masks, times, orders.prunable)
@@ -114,5 +113,5 @@ def settled(densities: Sequence[float], orders: InitialPruning) -> bool:
 
 
 def density(masks: Masks) -> float:
-    """Which share of the weights that have masks is active."""
+    """The active share of the weights that have masks."""
     return sum(count_active(masks).values()) / sum(mask.numel() for mask in masks.values())

@@ -26,8 +26,8 @@ class LotteryPruning(ClientStep):
     """A client's own sparse network, found as a lottery ticket before the training of a round.
 
     The client holds a mask of its own, all ones at first. The share `held_out` of its images is never trained on. If
-    the received weights under its mask get more than `threshold` of those right, each layer drops the share `prune` of
-    its active weights, the smallest, but none below `budgets`, and the rest go back to their initial values.
+    the received weights under its mask get more than `threshold` of these images right, each layer drops the smallest
+    share `prune` of its active weights, never below `budgets`, and the rest return to their initial values.
     """
 
     name: ClassVar[str] = "lottery-pruning"

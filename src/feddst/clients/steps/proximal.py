@@ -24,7 +24,7 @@ class Proximal(ClientStep):
 
     @property
     def pull(self) -> float:
-        """By how much of θ − θ^r the gradient grows."""
+        """The factor of θ − θ^r added to the gradient."""
         return self.mu if self.gradient == "exact" else 0.0
 
     def at_gradient(self, gradient: Tensor, theta: Tensor, received: Tensor) -> None:

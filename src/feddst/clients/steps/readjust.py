@@ -1,6 +1,6 @@
 """A mask readjustment: drop the smallest weights, grow where the gradient is largest.
 
-The functions' tensors are those of M clients side by side, [M, *shape], which hold equally many weights of each layer.
+The functions take tensors of M clients side by side, [M, *shape]; all hold equally many weights of each layer.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +43,7 @@ class Growth:
 class Readjust(ClientStep):
     """Drop `drop[layer]` active weights of each layer, then grow back to `budgets[layer]`.
 
-    A straggler that stops before that epoch readjusts after its last one.
+    A straggler that stops before `epoch` readjusts after its last one.
     """
 
     name: ClassVar[str] = "readjust"
@@ -54,7 +54,7 @@ class Readjust(ClientStep):
     growth: Growth = Growth()
 
     def exchange(self, layer: str, active: int) -> tuple[int, int]:
-        """Of a layer that has so many weights, how many leave, and how many enter after that to fill its budget."""
+        """How many of a layer's `active` weights leave, and how many then enter to fill its budget."""
         if layer not in self.drop:
             return 0, 0
         budget = self.budgets[layer]
@@ -89,14 +89,14 @@ class Readjust(ClientStep):
 
 
 def grown_by(client: Client, growth: Growth, last_batch: Indices) -> Indices:
-    """Which of its images a client averages the growth gradient over."""
+    """The images over which a client averages the growth gradient."""
     if growth.images == "last-batch":
         return last_batch
     return growth_images(len(client.examples), growth, *client.draw)
 
 
 def _readjusted(client: Client, orders: Readjust, last_batch: Indices) -> Masks:
-    """The client's new masks; what was dropped or grown is zeroed in it."""
+    """The client's new masks; its dropped and grown weights are zeroed."""
 
     def scores() -> Tensors:
         if orders.growth.rule == "random":
@@ -114,16 +114,16 @@ def _readjusted(client: Client, orders: Readjust, last_batch: Indices) -> Masks:
 
 
 def _alone(tensors: Tensors) -> Tensors:
-    """One client's tensors as those of one client side by side, in the same memory."""
+    """One client's tensors as [1, *shape], in the same memory."""
     return {name: value[None] for name, value in tensors.items()}
 
 
 def readjust(
     params: Tensors, slots: Sequence[Tensors], masks: Masks, orders: Readjust, scores: Callable[[], Tensors]
 ) -> dict[str, Tensor]:
-    """The new masks; weights, and what the optimizer remembers of them in its slots, are zeroed where they move.
+    """The new masks; weights that leave or enter are zeroed, and so are their optimizer slots.
 
-    `scores` gives what growth ranks by, for the weights as they are when it is called.
+    `scores` computes what growth ranks by, from the weights at the time of the call.
     """
     early = scores() if orders.growth.weights == "unpruned" else None
     kept = drop(params, slots, masks, orders)
@@ -131,7 +131,7 @@ def readjust(
 
 
 def drop(params: Tensors, slots: Sequence[Tensors], masks: Masks, orders: Readjust) -> dict[str, Tensor]:
-    """What is left of the masks of layers that are to be readjusted; the rest is zeroed."""
+    """The masks after the drop, of layers to be readjusted; dropped weights are zeroed."""
     kept: dict[str, Tensor] = {}
     for name in orders.drop:
         leaving, _ = orders.exchange(name, count_kept(masks[name][0]))
@@ -144,7 +144,7 @@ def drop(params: Tensors, slots: Sequence[Tensors], masks: Masks, orders: Readju
 def grow(
     params: Tensors, slots: Sequence[Tensors], masks: Masks, kept: Masks, scores: Tensors, orders: Readjust
 ) -> dict[str, Tensor]:
-    """The new masks of these layers, from what was kept of `masks`."""
+    """The new masks of these layers, grown from `kept`; `masks` are those before the drop."""
     grown: dict[str, Tensor] = {}
     for name, mask in kept.items():
         count = orders.budgets[name] - count_kept(mask[0])
@@ -157,7 +157,7 @@ def grow(
 
 
 def growth_images(images: int, growth: Growth, seed: int, round: int, client: int) -> Indices:
-    """Which of so many images the growth gradient is averaged over, where it is not the last minibatch."""
+    """The images over which the growth gradient is averaged, unless it is the last minibatch."""
     if images <= growth.max_images:
         return np.arange(images)
     draws = generator(seed, "growth", round, client)

@@ -25,17 +25,17 @@ _ATTENTION = threading.Lock()
 @register
 @dataclass(frozen=True)
 class Report(ClientStep):
-    """One more tensor for each parameter to send back, dense.
+    """One more dense tensor to send back for each parameter.
 
-    `gradient` is the task loss's mean gradient g, `hessian-gradient` is Hg with the loss's Hessian H, `sign` is, for
-    each weight, +1 with probability (b + g)/2b and otherwise −1, where b is `bound` and g is cut to −b … b. They are
-    taken at the client's final weights, over all its images, over one minibatch drawn at random, over one with as many
-    images of each class that it holds, or over all minibatches of an epoch, the sum of whose mean losses Hg is taken
-    of. The network's outputs are divided by `temperature` first. If parameters are named in `within`, g and H of Hg are
-    those of these alone, and the others get 0.
+    `gradient` is the task loss's mean gradient g, `hessian-gradient` is Hg with the loss's Hessian H. `sign` is, for
+    each weight, +1 with probability (b + g)/2b and otherwise −1, where b is `bound` and g is clipped to −b … b. They
+    are taken at the client's final weights, over `images`: all, one random minibatch, one with equally many images of
+    each class it holds, or all minibatches of an epoch; Hg is then that of the sum of their mean losses. The network's
+    outputs are divided by `temperature` first. If `within` names parameters, g and H of Hg are those of these alone,
+    and the others get 0.
 
-    `squared-gradient` is the mean of g² over the steps of the round, where g is the gradient of a step's minibatch
-    before it, dense as well. None of the above applies to it.
+    `squared-gradient` is the mean of g² over the steps of the round, where g is the dense gradient of a step's
+    minibatch before the step. None of the above applies to it.
     """
 
     name: ClassVar[str] = "report"
@@ -73,7 +73,7 @@ class Report(ClientStep):
 
 
 class Differentiable(Protocol):
-    """A client whose model autograd can go through."""
+    """A client whose model autograd can differentiate."""
 
     task: ClientTask
 
@@ -100,7 +100,7 @@ def _tensors(client: Client, report: Report) -> Tensors:
 def reported_batches(
     labels: Indices, report: Report, local: LocalTraining, seed: int, round: int, client: int
 ) -> list[Indices]:
-    """Which of a client's images, which have these labels, a report is made from: as a rule one batch."""
+    """The indices, into a client's images with these labels, for a report: usually one batch."""
     draws = generator(seed, f"images of {report.kind}", round, client)
     if report.images == "all":
         return [np.arange(len(labels))]
@@ -112,7 +112,7 @@ def reported_batches(
 
 
 def hessian_gradient(client: Differentiable, batches: Sequence[Tensor], report: Report) -> dict[str, Tensor]:
-    """Hg: the gradient of g·v for v = g held still."""
+    """Hg: the gradient of g·v for v = g held constant."""
     module, params = client.differentiable()
     module.eval()
     loss = torch.stack([_loss(module, client.task, batch, report.temperature) for batch in batches]).sum()
@@ -127,8 +127,8 @@ def hessian_gradient(client: Differentiable, batches: Sequence[Tensor], report: 
 
 
 def _loss(module: nn.Module, task: ClientTask, images: Tensor, temperature: float) -> Tensor:
-    """The mean loss on some images, of which there are second derivatives."""
-    # Attention's faster kernels have none; the choice is one for all threads.
+    """The mean loss on some images, with second derivatives."""
+    # Attention's faster kernels have none; the choice applies to all threads.
     with _ATTENTION, sdpa_kernel(SDPBackend.MATH):
         outputs = module(task.examples.inputs[images]) / temperature
     return OBJECTIVES[task.plan.local.objective].loss(outputs, task.examples.labels[images])

@@ -13,13 +13,13 @@ from feddst.core.minibatches import Indices
 
 @dataclass
 class Squares:
-    """The squares of the gradients of so many steps, added up."""
+    """The sum of the squared gradients of `steps` steps."""
 
     steps: int = 0
     sums: dict[str, Tensor] = field(default_factory=dict)
 
     def add(self, gradient: Tensors) -> None:
-        """One more step, with this gradient."""
+        """Add one step's gradient."""
         self.steps += 1
         for name, g in gradient.items():
             squared = g.detach().float().square()
@@ -33,6 +33,6 @@ class Squares:
 
 
 def gather(client: Client, squares: Squares, batch: Indices) -> None:
-    """Add the squared gradient of a minibatch, as a client's weights are now."""
+    """Add the squared gradient of a minibatch, at a client's current weights."""
     client.expose()
     squares.add(client.mean_gradient(torch.from_numpy(batch).to(client.examples.inputs.device)))
