@@ -10,8 +10,8 @@ from feddst.models import multiply_adds, training_flops
 def image_flops(module: nn.Module, example: Tensor, densities: Mapping[str, float]) -> int:
     """FLOPs of convolutions and linear layers to train on one image once, each layer at its density (or 1).
 
-    Two for each multiply-add: of the output, of the weights' gradient and, but for the first layer, whose input nobody
-    differentiates, of the input's gradient. example: [1, *input shape].
+    Two for each multiply-add: of the output, of the weights' gradient and, except in the first layer, of the input's
+    gradient. example: [1, *input shape].
     """
     counts = multiply_adds(module, example)
     first = next(iter(counts))  # layers are counted as images pass through them

@@ -160,7 +160,7 @@ IN_FLOWER = ("feddst", "fedprox", "lotteryfl", "lg-fedavg", "sprout", "prunefl")
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """All cases."""
     for method, own in METHODS.items():
         for engine in ("native", "reference"):
             yield Case(f"{method}, {engine}", {"method": method, **own, "engine.kind": engine})
@@ -213,7 +213,7 @@ class Played:
         return self.folder / "log.txt"
 
     def prepare(self) -> dict[str, Any]:
-        """Write the config; what `play_cases.py` must know."""
+        """Write the config; returns what `play_cases.py` needs."""
         self.folder.mkdir()
         config, case = self.folder / "config.toml", self.case
         options = {"rounds": case.stops[0], **SMALL, **case.options}
@@ -227,7 +227,7 @@ class Played:
         return {"name": case.name, "log": str(self.log), "commands": commands}
 
     def digest(self, code: int) -> dict[str, Any]:
-        """What came of it; why it came to nothing, if so."""
+        """The case's digest, or why it failed."""
         if code:
             lines = self.log.read_text(errors="replace").strip().splitlines() or ["it said nothing"]
             return {"failed": f"exit status {code}: {lines[-1]}"}

@@ -3,7 +3,7 @@
     python -m scripts.compare_speed COMMIT --out results/same-speed.json
 
 Each turn plays the same runs with the package of a commit and with the one of this checkout, one right after the other,
-so that what else the machine does falls on both. A run's figure is the shortest of its rounds without evaluation, after
+so that other load on the machine affects both. A run's figure is the shortest of its rounds without evaluation, after
 the first two; the ratio of a pair is that of their figures, and the median over turns is what counts.
 """
 

@@ -1,10 +1,10 @@
-"""Damage each file of a run at random, resume the run, and see whether anybody believes what is not true.
+"""Damage each file of a run at random, resume the run, and check that it never ends with a wrong result.
 
     python scripts/damage_and_resume.py --each 67 --out results/damage-and-resume.json
 
-A run on bundled MNIST is killed between two checkpoints, and another one comes to its end. In a copy of each, one file
+A run on bundled MNIST is killed between two checkpoints, and another one finishes. In a copy of each, one file
 is damaged: a bit is flipped, some bytes are zeroed, or the file is cut. Then the run is resumed. That must be refused,
-or end with the same bytes as the run that nobody harmed: the model, the details, the config, and rows and summary apart
+or end with the same bytes as the undamaged run: the model, the details, the config, and rows and summary apart
 from timings.
 """
 
@@ -51,7 +51,7 @@ Play = Callable[..., object]
 
 @dataclass(frozen=True)
 class Case:
-    """What was done to which file of which run, and what came of it: the error, if there was one."""
+    """What was done to which file of which run, and the outcome: the error, if there was one."""
 
     run: str
     file: str
@@ -61,11 +61,11 @@ class Case:
 
 
 class KilledError(BaseException):
-    """Nothing that a program could catch by mistake."""
+    """Stands for a kill: no `except Exception` catches it."""
 
 
 class Killer(Silent):
-    """Ends everything once a round's row is written."""
+    """Ends the run once a round's row is written."""
 
     def row(self, run: Run, row: Row) -> None:
         if row.round == KILLED_IN:

@@ -82,16 +82,16 @@ LARGE_SHARE = 0.1
 
 @dataclass(frozen=True)
 class Target:
-    """A task that a server gave, and valid answers to it, whichever way it was to be answered."""
+    """A server's task, and valid answers to it in every form."""
 
     name: str
     task: ClientTask
     answers: tuple[bytes, ...]
 
     def asking_for(self, payload: bytes) -> ClientTask:
-        """The task, where the value codec that a payload claims to have was asked for, if there is such a codec.
+        """The task, but asking for the value codec that a payload claims to have, if there is such a codec.
 
-        So what lies behind that check is reached.
+        So the code behind that check is reached.
         """
         name = CODEC_NAMES.get(payload[7]) if len(payload) > 7 else None
         return self.task if name is None else replace(self.task, wire=replace(self.task.wire, values=name))
@@ -104,7 +104,7 @@ class Target:
 
     @property
     def asked_bytes(self) -> int:
-        """The memory of all that was asked for if nothing of it were masked: the model, and what is reported of it."""
+        """The memory of an answer without masks: the model, and what is reported of it."""
         return sum(field.size * field.dtype.itemsize for field in answer_layout(self.task).fields)
 
 
@@ -160,7 +160,7 @@ def _target(name: str, params: Tensors, buffers: Tensors, masks: Masks, plan: Cl
         for packing in (("plain", "deflate") if style == "difference" else ("plain",))
     )
     target = Target(name, task, answers)
-    for payload in answers:  # what is worked out once is worked out now
+    for payload in answers:  # fills caches before memory is measured
         decode_update(payload, target.asking_for(payload))
     return target
 
@@ -335,7 +335,7 @@ def huge_counts(draft: Draft, rng: random.Random) -> None:
 
 
 def deflated(draft: Draft, rng: random.Random) -> None:
-    """Values deflated by somebody else: damaged, too long, far too long, or with something behind."""
+    """Values deflated elsewhere: damaged, too long, far too long, or with trailing bytes."""
     data = rng.choice(
         [draft.values, draft.values + b"\0", draft.values[:-1], bytes(50_000), bytes(draft.header.value_bytes)]
     )
@@ -461,7 +461,7 @@ def _changed(target: Target, answer: bytes, rng: random.Random) -> tuple[bytes, 
 
 
 def fault_of(update: Update, task: ClientTask) -> str | None:
-    """What is wrong with an update that was let through."""
+    """What is wrong with an update that was accepted."""
     sent, layout = task.sent.broadcast, answer_layout(task)
     if not (1 <= update.weight <= LARGEST_WEIGHT and update.round == ROUND and update.client == task.client):
         return f"weight {update.weight}, round {update.round}, client {update.client}"
@@ -571,7 +571,7 @@ class Memory:
 
 @dataclass
 class Tally:
-    """What came of all cases so far."""
+    """The outcomes of all cases so far."""
 
     rejected: int = 0
     accepted: int = 0
@@ -668,7 +668,7 @@ def _fuzz(count: int, seed: int, say: Callable[[Tally], None]) -> Tally:
 
 
 def _checksum(target: Target) -> int:
-    """Of all that the server holds to decode against."""
+    """The checksum of all that the server decodes against."""
     reference, checksum = target.task.sent, 0
     for group in (reference.broadcast.params, reference.values, reference.broadcast.buffers, reference.broadcast.masks):
         for value in group.values():

@@ -1,4 +1,4 @@
-"""Kill a run with SIGKILL at random moments, resume it, and compare with the run that nobody killed.
+"""Kill a run with SIGKILL at random moments, resume it, and compare with a run that was not killed.
 
     python scripts/kill_and_resume.py --kills 20 --out results/kill-and-resume.json
 

@@ -1,4 +1,4 @@
-"""Watch masks live: how long weights stay that a mask grows, how large they become, and where weights move.
+"""Follow masks through runs: how long grown weights stay, how large they become, and where weights move.
 
     python scripts/mask_life.py            # trains, writes results/mask-life.json and draws docs/mask-life.png
     python scripts/mask_life.py --draw     # draws the record that is there
@@ -126,8 +126,8 @@ class Life(Silent):
     def told(self) -> dict[str, Any]:
         """The life of the mask in numbers.
 
-        Lists have an entry for each change; those of the newest weights, which entered at the change before, for each
-        but the first. Their sizes are those that they had a round before the change.
+        Lists have an entry for each change; those of the newest weights for each but the first. The newest weights
+        entered at the change before, and have the sizes of a round before the change.
         """
         entered, original = survival([_whole(masks) for masks in self.masks])
         return {

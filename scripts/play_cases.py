@@ -1,4 +1,4 @@
-"""Carry out the commands of many cases with whatever feddst the path leads to; `compare_commits.py` calls this.
+"""Carry out the commands of many cases with the feddst that is on the path; `compare_commits.py` calls this.
 
     python scripts/play_cases.py CASES.json
 

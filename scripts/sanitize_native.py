@@ -45,7 +45,7 @@ class SetupError(Exception):
 
 @dataclass
 class Outcome:
-    """What came of the tests. `findings` are the sanitizers' own reports."""
+    """The outcome of the tests. `findings` are the sanitizers' own reports."""
 
     exit_status: int
     tests: dict[str, int] = field(default_factory=dict)

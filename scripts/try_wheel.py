@@ -70,7 +70,7 @@ def look_into(wheel: Path) -> None:
 
 @dataclass(frozen=True)
 class Stranger:
-    """Somebody with an environment of their own, who knows nothing of the checkout."""
+    """A user with an environment of their own, without the checkout."""
 
     folder: Path
 
@@ -78,7 +78,7 @@ class Stranger:
         venv.create(self.folder / "env", with_pip=True)
 
     def call(self, program: str, *words: str) -> str:
-        """Run a program of the environment in an empty folder beside it; what it printed."""
+        """Run a program of the environment in an empty folder beside it; returns its output."""
         print("$", program, *words, flush=True)
         place = self.folder / "work"
         place.mkdir(exist_ok=True)

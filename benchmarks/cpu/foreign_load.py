@@ -12,14 +12,14 @@ _COUNTED = 8
 
 
 class ForeignLoad:
-    """What the processors did from its making on for others than this process and its children that have ended."""
+    """Processor time of other processes since its making, this one and its children that have ended left out."""
 
     def __init__(self) -> None:
         self._began = _ticks()
         self._own = _own_seconds()
 
     def share(self) -> float | None:
-        """The share of all processor time that others had; None where Linux does not tell."""
+        """The share of all processor time that others had; None without Linux's /proc/stat."""
         ended = _ticks()
         if self._began is None or ended is None:
             return None

@@ -65,7 +65,7 @@ class RoundRow:
 
 
 class Runner:
-    """Somebody who has turns at one job: some rounds of PyTorch, or ten of ours, one of which readjusts masks."""
+    """Takes turns at one job: some rounds of PyTorch, or ten of ours, one of which readjusts masks."""
 
     def __init__(self, job: CpuJob, name: RunnerName, case: Case, turn: Callable[[], Laps]) -> None:
         self.label = name if name == "PyTorch" else f"{name}, {case}"
@@ -76,7 +76,7 @@ class Runner:
         self._turns: list[Laps] = []
 
     def turn(self) -> Laps:
-        """Have a turn, and note what it took."""
+        """Take a turn, and note its times."""
         self._turns.append(self._turn())
         return self._turns[-1]
 

@@ -148,7 +148,7 @@ class CountingProxy:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
-        with suppress(OSError, ExceptionGroup, asyncio.CancelledError):  # whoever breaks off breaks off the other
+        with suppress(OSError, ExceptionGroup, asyncio.CancelledError):  # one end that breaks off breaks off the other
             async with _closing(writer):
                 far_reader, far_writer = await asyncio.open_connection(*self._target)
                 async with _closing(far_writer):

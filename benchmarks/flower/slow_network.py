@@ -52,7 +52,7 @@ COMMON: dict[str, Value] = {
 
 
 class TargetReachedError(Exception):
-    """The accuracy is there, and the run need not go on."""
+    """The target accuracy is reached, and the run can stop."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Who takes steps in the GPU bench: the stacked engine's kernels, and the ways to do the same with PyTorch alone."""
+"""What takes steps in the GPU bench: the stacked engine's kernels, and the ways to do the same with PyTorch alone."""
 
 import copy
 from collections.abc import Callable, Mapping

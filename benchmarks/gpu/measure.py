@@ -43,7 +43,7 @@ class GpuBench:
 
 
 def why_not() -> str:
-    """Why nothing can be measured on this machine, or nothing."""
+    """Why nothing can be measured on this machine; empty if it can."""
     if torch.version.cuda is None:
         return f"PyTorch {torch.__version__} was built without CUDA"
     if not torch.cuda.is_available():
@@ -63,7 +63,7 @@ class GpuRecord:
 
     @property
     def failed(self) -> bool:
-        """Whether somebody did not do the job."""
+        """Whether a contestant failed."""
         return any(row.failure for row in self.rows)
 
     def share(self, row: StepRow) -> float:
@@ -81,7 +81,7 @@ class GpuRecord:
         return same[0] if same else None
 
     def as_json(self, command: str) -> dict[str, Any]:
-        """Everything, with where and how it was made. What failed is named, but its words may hold paths."""
+        """Everything, with where and how it was made. What failed is named, its message left out: it may hold paths."""
         return {
             "format": _FORMAT,
             "command": command,

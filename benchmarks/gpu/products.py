@@ -57,6 +57,6 @@ def library_settings(precision: Precision) -> Iterator[None]:
 
 
 def synchronise(device: torch.device) -> None:
-    """Wait until the device has done all it was told to."""
+    """Wait until the device has finished its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

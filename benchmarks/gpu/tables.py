@@ -29,7 +29,7 @@ def tables(record: GpuRecord) -> list[Table]:
 
 
 def remarks(record: GpuRecord) -> list[str]:
-    """Who failed, and why."""
+    """Which contestants failed, and why."""
     return [
         f"failed: {row.network}, {row.images} images, {TITLES[row.runner]}: {row.failure}"
         for row in record.rows

@@ -48,7 +48,7 @@ class StepRow:
 
 
 class Player:
-    """A contestant who fails by himself: whatever it is, it is told, and he has no more turns."""
+    """A contestant's turns. Any error is told and ends its own turns, not those of others."""
 
     def __init__(self, job: GpuJob, runner: RunnerName, tell: Tell) -> None:
         self.runner: RunnerName = runner
@@ -61,7 +61,7 @@ class Player:
         self._laps: list[float] = []
 
     def prepare(self, make: Make) -> None:
-        """Make the contestant, note the weights after his first step, and warm up."""
+        """Make the contestant, note the weights after its first step, and warm up."""
 
         def prepared() -> None:
             contestant = make(self.runner)
@@ -86,7 +86,7 @@ class Player:
                 self._laps.append(seconds / contestant.most)
 
     def row(self, others: Mapping[str, Tensor] | None) -> StepRow:
-        """All turns; `others` are the weights after a first step that his are compared with."""
+        """All turns; `others` are the weights after a first step that its own are compared with."""
         job = self._job
         compared = self.first is not None and others is not None
         return StepRow(
@@ -108,14 +108,14 @@ class Player:
             began = time.perf_counter()
             action()
             synchronise(self._job.device)
-        except Exception as error:  # compilers and drivers raise what they like
+        except Exception as error:  # compilers and drivers raise exceptions of any kind
             self.failure = _reason(error)
             self._tell(f"{self.runner} failed: {self.failure}")
         return time.perf_counter() - began
 
 
 def play(job: GpuJob, runners: Sequence[RunnerName], make: Make, repeats: int, tell: Tell) -> list[StepRow]:
-    """Everybody gets ready, then everybody has a turn, then another, and so on; ours is the first of `runners`."""
+    """All contestants get ready, then each takes a turn, `repeats` times over; ours is the first of `runners`."""
     players = [Player(job, runner, tell) for runner in runners]
     for player in players:
         player.prepare(make)

@@ -35,7 +35,7 @@ def peers_command(given: Arguments) -> int:
     show([table(record)])
     for line in remarks(record):
         print(line)
-    # Whose interpreters they were, and where they lie, is nobody else's concern.
+    # The paths of the interpreters are private.
     places = {framework.option: "PYTHON" for framework in FRAMEWORKS if given.values.get(framework.option)}
     write_record(out, record.as_json(command_line("peers", {**given.values, **places})))
     return FAILED if record.failed else 0

@@ -93,7 +93,7 @@ class PeersRecord:
 
     @property
     def failed(self) -> bool:
-        """Whether somebody did not do the job."""
+        """Whether a runner failed."""
         return any(standing.failure for standing in self.standings)
 
     def ratio(self, standing: Standing) -> float:
@@ -105,7 +105,7 @@ class PeersRecord:
         return standing.median / self.standings[0].mean
 
     def as_json(self, command: str) -> dict[str, Any]:
-        """Everything, with where and how it was made. What failed is named, but its words may hold paths."""
+        """Everything, with where and how it was made. What failed is named, its message left out: it may hold paths."""
         return {
             "format": _FORMAT,
             "command": command,
@@ -134,7 +134,7 @@ class PeersRecord:
 
 
 def make_runners(bench: PeersBench) -> list[Runner]:
-    """Everybody who is to be measured; raises `OptionError` for an interpreter that will not do."""
+    """The runners to be measured; raises `OptionError` for an interpreter that cannot be used."""
     pythons = {framework: getattr(bench, framework.option) for framework in FRAMEWORKS}
     versions = {framework: probe(framework, python) for framework, python in pythons.items() if python}
     task = make_task(bench.clients, bench.epochs, bench.rounds, bench.workers or cores(), bench.seed)
@@ -148,7 +148,7 @@ def make_runners(bench: PeersBench) -> list[Runner]:
 
 
 def measure(bench: PeersBench, runners: Sequence[Runner], tell: Tell) -> PeersRecord:
-    """Give everybody a turn, then everybody another, and so on; who fails has no more. `tell` is given lines."""
+    """Give each runner a turn, then another, and so on; one that fails has no more. `tell` is given lines."""
     began = time.monotonic()
     turns: dict[str, list[Turn]] = {runner.name: [] for runner in runners}
     failures: dict[str, str] = {}
@@ -180,7 +180,7 @@ def table(record: PeersRecord) -> Table:
 
 
 def remarks(record: PeersRecord) -> list[str]:
-    """What the table does not say: who is not in it, and why."""
+    """What the table does not say: which runners are not in it, and why."""
     lines = [f"failed: {standing.name}: {standing.failure}" for standing in record.standings if standing.failure]
     options = {framework.name: framework.option for framework in FRAMEWORKS}
     return lines + [f"not measured: {name}, for lack of --{options[name]} PYTHON" for name in record.missing]

@@ -1,4 +1,4 @@
-"""Who does the job of the peers' bench: this package, PyTorch in plain processes, and other frameworks."""
+"""The runners of the peers' bench: this package, PyTorch in plain processes, and other frameworks."""
 
 import contextlib
 import copy
@@ -47,17 +47,17 @@ _SURROUNDINGS = {
     "OMP_NUM_THREADS": "1",
     "PYTHONDONTWRITEBYTECODE": "1",
 }
-"""Environment variables of other frameworks' processes: they report to nobody."""
+"""Environment variables of other frameworks' processes: no telemetry, one thread."""
 
 TUNED = ", tuned"
-"""What follows the name of a framework whose clients train as those of our rival do."""
+"""What follows the name of a framework whose clients train as those of `PlainTorch` do."""
 
 
 @dataclass(frozen=True)
 class Task:
     """Rounds of federated averaging with all clients on MNIST; `rounds` of a turn are timed, one before them is not.
 
-    `workers` is how many processes or threads everybody may have.
+    `workers` is how many processes or threads each runner may have.
     """
 
     federation: Federation
@@ -91,7 +91,7 @@ class Turn:
 
 
 class Runner(Protocol):
-    """Somebody who does the job."""
+    """Does the job."""
 
     name: str
     versions: Mapping[str, str]
@@ -102,7 +102,7 @@ class Runner(Protocol):
 
 
 class RunnerError(FeddstError):
-    """Another framework did not do the job."""
+    """Another framework failed."""
 
 
 class Ours:
@@ -227,8 +227,8 @@ def probe(framework: Framework, python: str) -> dict[str, str]:
 class Peer:
     """Another framework, in its own environment; its script in `rivals` says what is timed.
 
-    Clients train as people write it, or `tuned`: in the layout, with the optimizer and with the settings of memory of
-    our rival, none of which the framework sees to.
+    Clients train in the usual way, or `tuned`: with the layout, the optimizer and the memory settings of `PlainTorch`,
+    none of which the framework sets itself.
     """
 
     def __init__(

@@ -103,7 +103,7 @@ def network(job: Job, port: int, rank: int) -> DistNetwork:
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """A port that nothing listens on now."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]

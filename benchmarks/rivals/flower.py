@@ -27,7 +27,7 @@ QUIET = {
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
-"""Nothing is reported to anybody, looked up or installed."""
+"""No telemetry, no update checks, no installs."""
 
 
 class TimedFedAvg(FedAvg):

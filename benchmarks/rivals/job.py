@@ -1,4 +1,4 @@
-"""The job that all do, how a client trains, and the two files that go between the bench and a framework's script."""
+"""The job of all rivals, how a client trains, and the two files between the bench and a framework's script."""
 
 import json
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ class Job:
     """Rounds of federated averaging in which every client takes part; `rounds` are timed, one before them is not.
 
     `workers` is how many cores there are. Where it is `tuned`, clients train as fast as PyTorch can be made to on a
-    CPU, else as people write it.
+    CPU, else in the usual way.
     """
 
     layers: tuple[Layer, ...]
@@ -165,14 +165,14 @@ def fast_layout(module: nn.Module) -> nn.Module:
 
 
 def accuracy(module: nn.Module, clients: Sequence[Client]) -> float:
-    """The share of all clients' images that a network gets right: whoever did the job has learnt something."""
+    """The share of all clients' images that a network gets right, to show that it has learnt something."""
     with torch.no_grad():
         right = sum(int((module(inputs).argmax(dim=1) == labels).sum()) for inputs, labels in clients)
     return right / sum(len(labels) for _, labels in clients)
 
 
 def write_report(path: str, job: Job, module: nn.Module, seconds: Sequence[float]) -> None:
-    """Write what came of a job: the seconds of its timed rounds, and its last model's accuracy."""
+    """Write the results of a job: the seconds of its timed rounds, and its last model's accuracy."""
     clients = [job.client(number) for number in range(len(job.clients))]
     Path(path).write_text(json.dumps({"seconds": list(seconds), "accuracy": accuracy(module, clients)}))
 

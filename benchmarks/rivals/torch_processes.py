@@ -28,7 +28,7 @@ ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "1073741824", "MALLOC_TRIM_THRESHOLD_": "
 class TorchProcesses:
     """Federated averaging with one resident module a process.
 
-    Weights go through shared memory. A process takes the next client that nobody has taken, and adds the client's
+    Weights go through shared memory. A process takes the next client that none has taken, and adds the client's
     weights to a sum of its own; the parent adds up the sums. All tensors of `module` that are not whole numbers, its
     parameters and its buffers, are averaged.
     """
@@ -108,7 +108,7 @@ def image_order(round: int, client: int) -> torch.Generator:
 
 
 class _Worker:
-    """One process's module and data. `taken` counts the clients of the round that somebody has taken."""
+    """One process's module and data. `taken` counts the clients of the round that have been taken."""
 
     def __init__(self, rank: int, module: nn.Module, training: Training, shared: Any, taken: Any) -> None:
         self._module = fast_layout(module)

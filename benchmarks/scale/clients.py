@@ -24,7 +24,7 @@ STEP = 0.01
 
 
 def answer_questions(case: Case, pipe: Connection) -> None:
-    """Take one task of a round, and answer lists of clients with their payloads, until nobody asks any more."""
+    """Take one task of a round, and answer lists of clients with their payloads, until no more are asked for."""
     torch.set_num_threads(1)
     clients = MadeUpClients(layout_of(case.module()), case.seed)
     with suppress(EOFError):
@@ -38,7 +38,7 @@ def answer_questions(case: Case, pipe: Connection) -> None:
 
 
 class MadeUpClients:
-    """All clients of a federation; every one of them hears every broadcast."""
+    """All clients of a federation; each of them receives every broadcast."""
 
     def __init__(self, layout: Layout, seed: int) -> None:
         self._layout = layout
@@ -46,7 +46,7 @@ class MadeUpClients:
         self._held = b""
 
     def hear(self, task: ClientTask) -> None:
-        """A broadcast has come; all clients are asked what this one is."""
+        """Receive a broadcast; this task stands for those of all clients."""
         self._sent = BroadcastDecoder(self._layout).read(task.message.payload, self._held)
         self._task = task.read_as(self._sent)
         self._held = self._sent.bitmap

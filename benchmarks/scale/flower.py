@@ -16,7 +16,7 @@ from benchmarks.scale.core_time import core_time
 @dataclass(frozen=True)
 class FlowerCosts:
     """`objects` that an answer is made of, each of which is fetched by a request of its own; `pack` and `unpack` are
-    the seconds of a core for a letter and for an answer."""
+    the seconds of a core for a message and for an answer."""
 
     objects: int
     pack: float
@@ -24,7 +24,7 @@ class FlowerCosts:
 
 
 def flower_costs(letter: Message, answer: Message) -> FlowerCosts:
-    """Of a letter and the answer to it."""
+    """The costs of a message and of the answer to it."""
     name, parts = _objects(answer)
     return FlowerCosts(
         len(parts),

@@ -1,4 +1,4 @@
-"""What the scale bench can be told; Flower is not needed to know that."""
+"""The options of the scale bench, which do not need Flower."""
 
 from dataclasses import dataclass
 

@@ -23,7 +23,7 @@ class Outlook:
     `overhead`: what Flower adds to them, each way.
 
     Seconds of a core: `seconds` for all that our server does, `adding` for the updates, as a part of that, `flower` for
-    taking letters and answers apart, on top. `requests`: to look once for every answer, and then to fetch them all.
+    taking messages and answers apart, on top. `requests`: to look once for every answer, and then to fetch them all.
     `memory`: bytes, of which `each` for every client.
 
     With a tree: `leaf` and `root` are seconds of a core for adding up, `root_in` bytes that reach the root, and

@@ -59,7 +59,7 @@ class Lap:
 
 @dataclass(frozen=True)
 class Measured:
-    """What came of a case. `up` and `down`: bytes of the last round's payloads; `dense`: bytes of the model in float32.
+    """What a case took. `up` and `down`: bytes of the last round's payloads; `dense`: bytes of the model in float32.
 
     `kept`: bytes of memory for the run between rounds; `peak`: the most in any round; both above what the process had
     when it had played such rounds with a few clients, and let go of them.
@@ -82,8 +82,8 @@ class Measured:
 class ClientsGrid(InProcessGrid):
     """Nodes whose answers come from another process, each made when it is asked for.
 
-    Of each round, `elsewhere` are the seconds of this core that asking for them took, which are not the server's, and
-    `pulled` is when it first did.
+    In each round, `elsewhere` are this core's seconds of asking for answers, which are not the server's, and
+    `pulled` is when it first asked.
     """
 
     def __init__(self, clients: int, pipe: Connection) -> None:
@@ -95,7 +95,7 @@ class ClientsGrid(InProcessGrid):
         self.pulled: float | None = None
 
     def begin_round(self) -> None:
-        """The next message has another broadcast than the last, and all after it have the same."""
+        """Expect a new broadcast in the next message, and the same one in all after it."""
         self._told, self.elsewhere, self.pulled = False, 0.0, None
 
     def get_node_ids(self) -> Iterable[int]:
@@ -150,7 +150,7 @@ class Server:
         self._engine.nodes.gather(60.0)
 
     def round(self) -> Lap:
-        """Play a round; raises if it has not every client's update in it."""
+        """Play a round; raises if a client's update is missing."""
         grid = self._grid
         grid.begin_round()
         began = time.thread_time()

@@ -1,6 +1,6 @@
 """Fills in the tables of the pages from the records in `results/`: `make docs-tables`.
 
-A page says which table stands where, in a comment that nobody sees on the page:
+A page says which table stands where, in a comment that the page does not show:
 
     <!-- record: accuracies table1-paper fedavgm randommask feddst -->
 

@@ -49,9 +49,9 @@ def reached(record: Record, row: RecordedRow) -> list[str]:
 
 
 def so_far(record: Record, row: RecordedRow) -> str:
-    """How far the runs of a row have come that is not at the last cap, and how many there are of them.
+    """How far a row's runs have come if it is not at the last cap, and how many there are.
 
-    A study's runs may end after so many rounds, and are whole then; those of the paper's tables go on to the caps.
+    A study's runs may be complete after so many rounds; those of the paper's tables go on to the caps.
     """
     cap = record.caps[-1]
     whole = [run.settled(cap) and (record.target == STUDY or not run.ended_before(cap)) for run in row.runs]
@@ -152,7 +152,7 @@ def pairs_of(record: Record, words: Sequence[str]) -> Iterator[Pair]:
 
 
 def told(gains: Sequence[Sequence[Difference | None]]) -> tuple[list[list[str]], str]:
-    """Differences as words, and over how many seeds they are; one over fewer says so itself."""
+    """Differences in words, and over how many seeds they are; one over fewer seeds says so itself."""
     most = max((gain.seeds for line in gains for gain in line if gain is not None), default=0)
 
     def words(gain: Difference | None) -> str:

@@ -26,7 +26,7 @@ def bench_page(name: str) -> str:
 
 
 def _revived(kind: Any, value: Any) -> Any:
-    """What was written as JSON, as the type that it was; entries that are no fields follow from others."""
+    """A value from JSON, as its original type; entries that are not fields follow from others."""
     if is_dataclass(kind) and isinstance(kind, type):
         hints = typing.get_type_hints(kind)
         return kind(**{f.name: _revived(hints[f.name], value[f.name]) for f in fields(kind) if f.name in value})

@@ -25,7 +25,7 @@ def block(builder: Builder) -> Builder:
 
 
 def pages() -> Iterator[Path]:
-    """Every page that people write."""
+    """Every page that is written by hand."""
     yield from sorted((*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")))
 
 
@@ -36,7 +36,7 @@ def filled(page: Path, text: str) -> str:
 
 
 def outside(text: str) -> str:
-    """The text of a page without its blocks: what somebody wrote."""
+    """The text of a page without its blocks: what was written by hand."""
     return _BLOCK.sub("", text)
 
 

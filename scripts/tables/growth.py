@@ -197,7 +197,7 @@ def life_of_masks() -> str:
 
 
 def _total(row: dict[str, Any], what: str) -> int:
-    """How many weights this was true of, in all layers and at all changes but the last."""
+    """How many weights `what` counts, in all layers and at all changes but the last."""
     return sum(sum(layer[what][: len(row["rounds"]) - 1]) for layer in row["layers"].values())
 
 

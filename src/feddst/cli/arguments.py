@@ -23,8 +23,8 @@ def parse(
 ) -> Arguments:
     """Read `--name value` and `--name=value`, and up to `words` words without a name.
 
-    Dashes and underscores in names mean the same. A yes-or-no option stands alone and means yes. `unneeded` says
-    for options that there are not, but that a user may expect, what to do instead.
+    Dashes and underscores in names mean the same. A yes-or-no option stands alone and means yes. `unneeded` maps
+    options that do not exist, but that a user may expect, to what to do instead.
     """
     known = {opt.name: opt for opt in options}
     values: dict[str, Any] = {}

@@ -9,9 +9,9 @@ from feddst.options import Option
 
 @dataclass(frozen=True)
 class Command:
-    """One of the things the program does; `words` is how many words without a name it takes.
+    """A command of the program; `words` is how many words without a name it takes.
 
-    `unneeded` says for options that it does without, but that a user may expect, what to do instead.
+    `unneeded` maps options that it lacks, but that a user may expect, to what to do instead.
     """
 
     usage: str

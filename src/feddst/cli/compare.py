@@ -50,7 +50,7 @@ def compare_command(given: Arguments) -> int:
 
 
 def show(comparison: Comparison) -> None:
-    """The table, where it and the picture are, how to get a report, and the one sentence."""
+    """Print the table, where it and the picture are, how to get a report, and the headline."""
     print("\n" + caption(comparison))
     show_table(table(comparison), numbers=True)
     for note in notes(comparison):

@@ -1,4 +1,4 @@
-"""`feddst data show`: who holds what."""
+"""`feddst data show`: which client holds what."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`feddst export`: what a run has trained, as a file for others."""
+"""`feddst export`: a run's trained model, as a file for others."""
 
 from dataclasses import dataclass
 from pathlib import Path

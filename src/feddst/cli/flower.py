@@ -24,7 +24,7 @@ from feddst.runtime.config import config_of, refuse_ineffective
 from feddst.runtime.storage import RunDirectory, occupied
 
 FEDERATION: dict[str, Any] = {"checkpoint_every": 1}
-"""What differs from `feddst run` unless the user says otherwise: a federation may be killed at any time."""
+"""Defaults that differ from those of `feddst run`: a federation may be killed at any time."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class DeployArguments(RunArguments):
 
 @dataclass(frozen=True)
 class KeysArguments:
-    """Whom the keys are for."""
+    """What the keys are for."""
 
     hosts: tuple[str, ...] = option(("localhost", "127.0.0.1"), "names and addresses by which nodes reach the server")
     nodes: int = option(3, "SuperNodes to make keys for", at_least=1)
@@ -186,7 +186,7 @@ def _flower_values(given: Arguments) -> dict[str, Any]:
 
 
 def _config(given: Arguments, fixed: dict[str, Any]) -> tuple[RunConfig, Path, bool]:
-    """The run's config, its directory, and whether to go on there."""
+    """The run's config, its directory, and whether to resume there."""
     options: Sequence[Option] = options_of(RunConfig)
     settings = gather(given, "run", options)
     resume, out = bool(given.values.get("resume")), given.values.get("out", "")

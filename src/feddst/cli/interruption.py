@@ -9,8 +9,8 @@ from typing import Any
 class Interruption:
     """While this is entered, SIGINT sets `asked` and calls `announce`; a second one raises KeyboardInterrupt.
 
-    Outside of rounds there is nothing to finish: unless `in_rounds`, the first one raises too. All this holds as well
-    where the signal was ignored before, as in what a script starts in its background: `kill -INT` stops a run there.
+    Outside of rounds there is nothing to finish: unless `in_rounds`, the first one raises too. This also holds where
+    the signal was ignored before, as in a script's background jobs: `kill -INT` stops a run there.
     """
 
     def __init__(self) -> None:

@@ -34,7 +34,7 @@ class LiveView:
         self._live.start(refresh=True)
 
     def show(self, progress: RunProgress) -> None:
-        """Nothing to do: the run is drawn as it is, the next time."""
+        """Do nothing: the next redraw shows the run as it is."""
 
     def announce(self, line: str, progress: RunProgress) -> None:
         progress.notice = line
@@ -44,7 +44,7 @@ class LiveView:
 
 
 class Redrawn(Live):
-    """A transient view that also takes away what a terminal made of its lines when it became narrower."""
+    """A transient view that also erases its lines where a narrower terminal has wrapped them."""
 
     def __init__(self, view: View, console: Console) -> None:
         super().__init__(view, console=console, transient=True, redirect_stdout=False)

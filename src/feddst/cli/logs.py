@@ -1,4 +1,4 @@
-"""`--log`: what a command writes down for TensorBoard or MLflow, beside its own files."""
+"""`--log`: what a command logs for TensorBoard or MLflow, beside its own files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from feddst.options import as_words, check_list, option
 
 @dataclass(frozen=True)
 class LogArguments:
-    """Who else hears of every round."""
+    """Which logs get every round."""
 
     log: tuple[str, ...] = option(
         (),
@@ -24,7 +24,7 @@ class LogArguments:
 
 
 def asked_logs(given: Arguments) -> list[Log]:
-    """The logs that the user asks for, each known to work here."""
+    """The logs that the user asks for, each checked to work here."""
     if "log" not in given.values:
         return []
     check_list("log", given.values["log"])
@@ -36,7 +36,7 @@ def asked_logs(given: Arguments) -> list[Log]:
 
 
 def say_places(logs: Sequence[Log], out: Path) -> None:
-    """A line on each log."""
+    """Say where each log is."""
     for log in logs:
         _say_of(log, log.place(out))
 

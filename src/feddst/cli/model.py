@@ -34,7 +34,7 @@ def model_command(given: Arguments) -> int:
 
 
 def describe(config: RunConfig, found: Anatomy) -> str:
-    """Whose network it is, and for what."""
+    """Which network it is, and for which inputs."""
     sizes = found.sizes
     return (
         f"{found.network}, as {config.method} begins with it (seed {config.seed}): inputs {_shape(sizes.shape)}, "

@@ -30,7 +30,7 @@ def guarded(action: Callable[[], int]) -> int:
         complain("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has had enough; Python would complain once more while shutting down.
+        # The reader of our output has closed it; Python would complain once more while shutting down.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:

@@ -29,7 +29,7 @@ class Display(Protocol):
         ...
 
     def announce(self, line: str, progress: RunProgress) -> None:
-        """Something that the user should know now; called from a signal's handler."""
+        """Show a line at once; called from a signal handler."""
         ...
 
     def close(self) -> None:
@@ -55,8 +55,7 @@ class Lines:
 class Reporter:
     """A watcher that shows how runs go, and stops them when the user asks. Use it as a context.
 
-    `opening` is said before the first turn of a comparison, or before the first round of a run: once everything has
-    been checked.
+    `opening` is printed once everything is checked: before the first run of a comparison, or a run's first round.
     """
 
     def __init__(self, interruption: Interruption, opening: str = "") -> None:
@@ -76,7 +75,7 @@ class Reporter:
         self._close()
 
     def turn(self, turn: Turn) -> None:
-        """Say whose turn it is in a comparison."""
+        """Say which run of a comparison is next."""
         self._open()
         self._turn = turn
         how = {"new": "", "resumed": ", resumed", "finished": ": finished already"}[turn.standing]

@@ -1,4 +1,4 @@
-"""`feddst reproduce` and `feddst study`: the paper's tables and figures made again, and one's own."""
+"""`feddst reproduce` and `feddst study`: the paper's tables and figures, and the user's own."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from feddst.studies.reproduce.study import StudyConfig
 from feddst.studies.reproduce.table import TABLE, caption, notes, partial, sentences, short_table
 
 UNFINISHED = 3
-"""The exit code when the time was over before the work."""
+"""The exit code when the time ran out before the work was done."""
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def describe_setting(config: RunConfig) -> str:
 
 
 def describe(summary: Summary, config: RunConfig, path: Path) -> str:
-    """What came of a run."""
+    """A run's results, in lines."""
     formula = "the published code's count" if config.accounting == "published" else "the paper's formula"
     up, down = summary.upload_bytes / 2**20, summary.download_bytes / 2**20
     own = summary.final_personal

@@ -49,10 +49,9 @@ class Settings:
         return named_now({**self.preset, **self.file, **self.typed})
 
     def asked_for(self, options: Sequence[Option]) -> dict[str, Any]:
-        """Options that the user wants to matter.
+        """Options that the user set on purpose.
 
-        A file may name every option there is, as a run's own config.toml does; what it leaves at the default
-        asks for nothing.
+        A file may name every option, as a run's own config.toml does; one at its default does not count.
         """
         defaults = {opt.name: opt.default for opt in options}
         changed = {name: value for name, value in self.file.items() if value != _plain(defaults[name])}

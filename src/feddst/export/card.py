@@ -167,7 +167,7 @@ def _costs(trained: Trained) -> str:
         f"| training | {row.flops_sparse:.3g} FLOPs of the sparse network; dense it would be {row.flops_dense:.3g} |",
     ]
     forward = forward_pass(row.forward_flops_sparse, row.forward_flops_dense)
-    if forward and trained.client is None:  # of a client's own model nobody counted them
+    if forward and trained.client is None:  # not counted for a client's own model
         rows.append(f"| a forward pass of the model | {forward} |")
     heading = [
         "## What it took",
@@ -184,7 +184,7 @@ def _made_with(facts: Facts) -> str:
     if not origin.compared:
         data += " That is what the run's config says; the data were not here to compare."
     ours = origin.network is not None and not origin.own_data
-    # Where the data lay is nobody's business.
+    # Where the data lay is private.
     config = updated(trained.config, {"data.root": "DIR" if trained.config.data.dataset == "folder" else ""})
     made = (
         f"```\n{command(config)}\n```"
@@ -205,7 +205,7 @@ def _export_command(facts: Facts) -> str:
 
 
 def _options(config: RunConfig, version: str) -> str:
-    """The config as TOML, without the options that its method does not look at."""
+    """The config as TOML, without the options that its method does not use."""
     idle = why_idle(method_named(config.method), flatten(config))
     lines = toml.dump(config, f"feddst {version}").splitlines()
     return "\n".join(line for line in lines if idle(line.partition(" ")[0]) is None)
@@ -229,7 +229,7 @@ def _terms(origin: Origin) -> str:
 
 
 def _plain(text: str) -> str:
-    """A name that somebody else has chosen, so that Markdown shows it as it is, in its line: no markup, tag or link."""
+    """A name from outside, escaped so that Markdown shows it as it is, on one line: no markup, tag or link."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     # Entities for what HTML reads: not every Markdown knows a backslash before them.
     return html.escape(re.sub(r"[\\`*_\[\]#|~!$:@]", r"\\\g<0>", line), quote=False)

@@ -18,7 +18,7 @@ KEY = "feddst"
 """Under this name a file's metadata hold its description."""
 
 ZIP = b"PK\x03\x04"
-"""What a file begins with that `torch.save` wrote."""
+"""How a file begins that `torch.save` wrote."""
 
 
 def safetensors_bytes(tensors: Tensors, description: str) -> bytes:
@@ -36,11 +36,11 @@ def torch_bytes(tensors: Tensors, description: str) -> bytes:
 
 
 def read_torch(path: Path) -> tuple[dict[str, Tensor], str]:
-    """The tensors of a state dict, and its description, empty where there is none. Nothing in it is run."""
+    """The tensors of a state dict, and its description, empty where there is none. No code in it is run."""
     try:
         _refuse_packed(path)
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged file makes PyTorch raise whatever it comes upon
+    except Exception as error:  # a damaged file makes PyTorch raise any exception
         raise CheckpointError(f"it cannot be read as a state dict: {_first_line(error)}") from None
     if not isinstance(state, dict) or not all(
         isinstance(name, str) and _is_plain(value) for name, value in state.items()
@@ -59,7 +59,7 @@ def _refuse_packed(path: Path) -> None:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value is a tensor of real numbers that are all there."""
+    """Whether a value is a dense tensor of real numbers, with its data."""
     if not isinstance(value, Tensor) or value.layout != torch.strided:
         return False
     return not (value.is_meta or value.is_quantized or value.is_complex())

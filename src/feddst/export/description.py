@@ -1,4 +1,4 @@
-"""What an exported file says of itself, as JSON beside its tensors, so that it can be loaded without the run."""
+"""The description in an exported file: JSON beside its tensors, so that it can be loaded without the run."""
 
 import json
 from collections.abc import Mapping

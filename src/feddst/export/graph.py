@@ -68,7 +68,7 @@ def _translated(module: nn.Module, images: Tensor) -> Any:
             dynamic_shapes=({0: torch.export.Dim(BATCH)},),
             verbose=False,
         )
-    except Exception as error:  # what a module does is its own, and so is what goes wrong
+    except Exception as error:  # any module may raise any exception
         raise ModelError(f"the model cannot be exported to ONNX: {_reason(error)}") from None
     if program is None:
         raise ModelError("the model cannot be exported to ONNX: PyTorch gave no graph")
@@ -122,7 +122,7 @@ def _tried(inputs: Inputs, images: int) -> Tensor:
 
 
 def _reason(error: BaseException) -> str:
-    """The first line of what went wrong first."""
+    """The first line of an error's first cause."""
     while error.__cause__ is not None:
         error = error.__cause__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -131,9 +131,9 @@ def _reason(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what exporter and libraries print along the way: their advice is for their own makers.
+    """Silence the exporter and its libraries: their advice is for their own developers.
 
-    Nothing is lost by it: what goes wrong raises, and the graph is checked afterwards.
+    Nothing is lost by it: errors are raised, and the graph is checked afterwards.
     """
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "torch.fx", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]

@@ -42,7 +42,7 @@ def inputs_from(dataset: Dataset) -> Inputs:
 
 
 def named_inputs(config: DataConfig) -> Inputs | None:
-    """What is known of a data set by its name alone."""
+    """The inputs of a data set that is known by its name alone."""
     cifar = _CIFARS.get(config.dataset)
     if cifar is None:
         return None
@@ -50,7 +50,7 @@ def named_inputs(config: DataConfig) -> Inputs | None:
 
 
 def federation_here(config: DataConfig, seed: int) -> Federation | None:
-    """The data that a config names, divided, if they are on this machine: nothing is downloaded for this."""
+    """The data that a config names, partitioned, if they are on this machine: nothing is downloaded."""
     cifar = _CIFARS.get(config.dataset)
     try:
         return federate(config, seed) if cifar is None or _lies_here(cifar, config) else None

@@ -18,7 +18,7 @@ from feddst.runtime.tensorfile import unpack
 def load(path: str | Path, model: ModuleSource | None = None) -> nn.Module:
     """The trained model of a run's directory or of a safetensors, torch or sparse file, in evaluation mode.
 
-    A built-in network is made anew. One of your own you give as `model`, a module or a function that makes one; it is
+    A built-in network is made anew. Give one of your own as `model`, a module or a function that makes one; it is
     copied, not changed. The model takes inputs that are scaled and normalised as they were in training: the card beside
     a file says how.
     """

@@ -1,8 +1,8 @@
-"""What a trained model was made of: a built-in network or the user's own, on which data.
+"""Where a trained model comes from: a built-in network or the user's own, on which data.
 
-A run holds its config, but not whether the user put a model or data of their own in its place. What a run directory
-does hold is a digest of both, by which the built-in ones are known again. Of a run in memory there is the last loss on
-the test images, which tells as much.
+A run holds its config, but not whether the user replaced its model or data with their own. A run directory also holds
+a digest of both, by which built-in ones are recognised. For a run in memory, the last loss on the test images serves
+the same purpose.
 """
 
 import copy
@@ -28,10 +28,10 @@ _SAME_LOSS = 1e-3
 
 @dataclass(frozen=True)
 class Origin:
-    """As far as it is known: `network` and `inputs` are None where they are the user's own and were not given.
+    """As far as known: `network` and `inputs` are None where they are the user's own and were not given.
 
-    `division` says how the data were divided. `compared` is False if that is by the config alone. `module` holds the
-    trained tensors, None if nobody can make it here.
+    `division` says how the data were partitioned. `compared` is False if that is by the config alone. `module` has the
+    trained tensors, None if it cannot be made here.
     """
 
     network: ModelConfig | None = None
@@ -43,7 +43,7 @@ class Origin:
 
 
 def origin_of(trained: Trained, model: ModuleSource | None, data: Dataset | Federation | None) -> Origin:
-    """What a trained model was made of; `model` and `data` are what the run was given in Python, if anything."""
+    """A trained model's origin; `model` and `data` are what the run was given in Python, if anything."""
     own = None if model is None else filled(own_module(model), trained.tensors)
     federation = _federation(trained, data)
     inputs = named_inputs(trained.config.data) if federation is None else inputs_from(federation.dataset)
@@ -101,7 +101,7 @@ def _refuse_other(trained: Trained, module: nn.Module, inputs: Inputs, federatio
 
 
 def _identities(trained: Trained, module: nn.Module, inputs: Inputs, federation: Federation) -> Iterator[str]:
-    """The digests that a run of this model on these data has: here, or with clients on machines of their own."""
+    """The digests that a run of this model on these data has: with clients here, or on other machines."""
     model = initial_model(module)
     yield identity_of(model, federation)
     yield identity_of(model, RemoteFederation(example(inputs, 1), len(inputs.classes), trained.config.data.clients))

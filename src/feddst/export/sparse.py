@@ -1,8 +1,8 @@
 """Sparse files: a broadcast of the wire format (docs/wire.md), which has only the weights that are there.
 
-The file is a safetensors file with one tensor, the payload's bytes. Its metadata hold what the wire's two ends know
-beforehand, the names, shapes and number formats of all tensors, and the description, with a checksum over both; the
-payload has its own. Whoever reads it takes it to be hostile.
+The file is a safetensors file with one tensor, the payload's bytes. Its metadata hold what server and client know
+beforehand (the names, shapes and number formats of all tensors) and the description, with a checksum over both; the
+payload has its own. A reader does not trust it.
 """
 
 import json
@@ -117,7 +117,7 @@ def _field(entry: Any) -> Field:
     if not isinstance(kind, str) or kind not in (_PARAMS if group == "params" else _KINDS):
         raise CheckpointError(f"tensor {name!r} has the unknown dtype {kind!r}")
     sides = isinstance(shape, list) and all(type(side) is int and 0 <= side < _LARGEST for side in shape)
-    # An empty tensor may have other sides that are huge, and PyTorch multiplies those as well.
+    # An empty tensor may have huge other dimensions, and PyTorch multiplies those as well.
     if not sides or len(shape) > _MOST_DIMENSIONS or math.prod(side or 1 for side in shape) >= _LARGEST:
         raise CheckpointError(f"tensor {name!r} has no sensible shape")
     return Field(group, name, tuple(shape), getattr(torch, kind))
@@ -136,7 +136,7 @@ def _kind(dtype: torch.dtype) -> str:
 
 
 def _is_text(name: str) -> bool:
-    """Whether a name can be encoded: JSON can hold halves of characters, which are none."""
+    """Whether a name can be encoded: JSON can hold lone surrogates, which cannot."""
     try:
         name.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""What a run has trained: the model of its last checkpoint, and what is known of how it came about."""
+"""A run's trained model, from its last checkpoint, and what is known of its training."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -108,7 +108,7 @@ def _identity(checkpoint: Path) -> str:
 
 
 def _own(config: RunConfig, saved: Checkpoint, client: int) -> tuple[Tensors, Masks]:
-    """The parameters of a client's own model, and masks where the method prunes each client's for itself."""
+    """The parameters of a client's own model, and masks where the method prunes each client's separately."""
     if not _personal(config):
         raise OptionError(f"client must be left out: {config.method} makes one model for all clients, got {client}")
     if client not in saved.clients:
@@ -120,7 +120,7 @@ def _own(config: RunConfig, saved: Checkpoint, client: int) -> tuple[Tensors, Ma
 
 
 def _note(config: RunConfig, saved: Checkpoint, client: int | None) -> str:
-    """What must be said of a method that does not end with one model."""
+    """A note on methods that do not end with one model."""
     if not _personal(config):
         return ""
     each = _one_each(config)
@@ -142,7 +142,7 @@ def _one_each(config: RunConfig) -> str:
 
 
 def accuracies(row: Row | None) -> Mapping[str, float]:
-    """The accuracies of an evaluation that there are, by what they are of."""
+    """The known accuracies of an evaluation, by kind."""
     if row is None:
         return {}
     found = {

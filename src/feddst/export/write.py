@@ -30,7 +30,7 @@ CARD = ".md"
 class Exported:
     """A file, its card, and how many bytes it has; `dense_size` is what all values take, zeros included.
 
-    `notes` are what one should know of it: that it is not the whole result of a run, or not of its end.
+    `notes` are caveats: that it is not the whole result of a run, or not of its end.
     """
 
     path: Path

@@ -1,4 +1,4 @@
-"""The ready Flower app: its run config holds every option, and all that it needs to be known comes from there."""
+"""The ready Flower app: its run config holds every option, and it needs nothing else."""
 
 import json
 from functools import lru_cache
@@ -19,13 +19,13 @@ from feddst.runtime.session import built_in
 
 
 def serve(grid: Grid, context: Context) -> None:
-    """What the server does."""
+    """Run the server."""
     config, app = read_run_config(context.run_config)
     Strategy(config, flower=app.flower, out=app.out or None, resume=app.resume).start(grid)
 
 
 def worker_for(context: Context) -> Worker:
-    """Who does a client's work; the same for all clients of a process with the same run config."""
+    """The worker for a client; clients of one process with the same run config share it."""
     return _worker(json.dumps(context.run_config, sort_keys=True))
 
 

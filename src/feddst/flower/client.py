@@ -35,7 +35,7 @@ DataFunction = Callable[[Context], Pair]
 
 
 def client_app(model: ModuleSource, data: DataFunction, *, engine: EngineConfig | None = None) -> ClientApp:
-    """A Flower app that trains sparsely whatever a `Strategy` of ours asks for.
+    """A Flower app that carries out the training tasks of our `Strategy`.
 
     `model` is a module or a function that makes one, the same as the server's. `data(context)` gives this client's
     images and labels; `context.node_config["partition-id"]` says which client it is.
@@ -66,7 +66,7 @@ def app_of(worker_for: "Callable[[Context], Worker]") -> ClientApp:
 
 @dataclass
 class _Bench:
-    """An engine with a network, what it was made for, and the weights that the network began with."""
+    """An engine with its network, what it was made for, and the network's initial weights."""
 
     key: tuple[object, ...]
     engine: Engine
@@ -86,11 +86,11 @@ class Worker:
         self._bench: _Bench | None = None
 
     def introduce(self, context: Context) -> Introduction:
-        """What this client says of itself."""
+        """This client's number, and how many images it has."""
         return Introduction(partition_of(context), len(self._images(context).train_labels))
 
     def carry_out(self, run: str, task: ClientTask, context: Context) -> ClientResult:
-        """Read the broadcast, train, remember, answer."""
+        """Read the broadcast, train, store the client's state, answer."""
         client, store = partition_of(context), store_of(context)
         if task.client != client:
             raise FlowerError(f"{OTHER_CLIENT} {task.client}, this is client {client}")
@@ -121,7 +121,7 @@ class Worker:
                 bench.engine.close()
             module = copy.deepcopy(make_module(self._model, seed)).cpu()
             initial: dict[str, Tensor] = {name: value.detach().clone() for name, value in module.named_parameters()}
-            engine = make_engine(self._config, module, images, local, said_at=logging.INFO)  # the server says it
+            engine = make_engine(self._config, module, images, local, said_at=logging.INFO)  # the server logs it
             bench = _Bench(wanted, engine, module, initial)
             self._bench = bench
         return bench

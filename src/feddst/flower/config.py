@@ -1,4 +1,4 @@
-"""What a server under Flower can be told beside the run itself."""
+"""Options of a Flower server beyond those of the run."""
 
 from dataclasses import dataclass
 

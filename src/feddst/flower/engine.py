@@ -22,7 +22,7 @@ LIFE = 2.0
 
 @dataclass
 class _PendingRequest:
-    """A task that is out: its index, its client, and when nobody need look for the answer any more."""
+    """A task that was sent: its index, its client, and when to stop looking for its answer."""
 
     index: int
     client: int
@@ -30,11 +30,11 @@ class _PendingRequest:
 
 
 class FlowerEngine(Engine):
-    """Sends tasks to nodes, and hands over what comes back until there is enough or the time is over.
+    """Sends tasks to nodes, and hands over their answers until there are enough or the deadline has passed.
 
-    `run` names the run, for what clients keep; `late` hears how many bytes came after their round; `evaluate` tests
-    models on this machine; a round does not end with fewer than `least` answers while there may be more. `images` will
-    say how many images each client has.
+    `run` names the run, for what clients store; `late` is called with the bytes that came after their round;
+    `evaluate` evaluates models on this machine; a round does not end with fewer than `least` answers while more may
+    come. `images` is filled with each client's number of images.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class FlowerEngine(Engine):
         self.call_time(in_time=not enough)
 
     def _hand_out(self, tasks: Sequence[ClientTask], sink: Sink) -> None:
-        """Send the messages of a round, a few at a time: what is sent need not be kept."""
+        """Send the messages of a round, a few at a time, to keep few in memory."""
         composed = self.compose(tasks, sink)
         while some := list(islice(composed, AT_ONCE)):
             sent = self._messages.send([message for _, message in some])
@@ -102,18 +102,18 @@ class FlowerEngine(Engine):
                     sink.result(index, ClientResult.failed("the message could not be sent", asked=False))
 
     def _await_anybody(self, clients: Sequence[int], end: float) -> None:
-        """Wait until at least one of these clients is there."""
+        """Wait until at least one of these clients has a node."""
         self.nodes.look()
         while clients and all(self.nodes.of(client) is None for client in clients) and time.monotonic() < end:
             self._messages.pause()
             self.nodes.look()
 
     def compose(self, tasks: Sequence[ClientTask], sink: Sink) -> Iterator[tuple[int, Message]]:
-        """The messages of a round, with their tasks' indices; a client that is not there, or rests, gets none."""
+        """The messages of a round, with their tasks' indices; a client that has no node, or rests, gets none."""
         self._failures.next_round()
         self.nodes.look()
         there = [task.client for task in tasks if self.nodes.of(task.client) is not None]
-        all_rest = all(map(self._failures.rests, there))  # then nobody does: it was not their fault
+        all_rest = all(map(self._failures.rests, there))  # then none does: clients are not at fault
         for index, task in enumerate(tasks):
             node = self.nodes.of(task.client)
             if node is None or (self._failures.rests(task.client) and not all_rest):
@@ -123,12 +123,12 @@ class FlowerEngine(Engine):
             yield index, task_message(node, self._run, task, LIFE * self._config.deadline)
 
     def expect(self, message: Message, index: int, client: int) -> None:
-        """A message has been sent."""
+        """Note that a message was sent."""
         until = time.monotonic() + LIFE * self._config.deadline
         self._out[message.metadata.message_id] = _PendingRequest(index, client, until)
 
     def take(self, answer: Answer, sink: Sink) -> bool:
-        """Deal with what came; whether it was an update that could be used."""
+        """Process an answer; whether it was an update that could be used."""
         if self._overdue.pop(answer.name, None) is not None:
             self._come_late(answer)
             return False
@@ -147,7 +147,7 @@ class FlowerEngine(Engine):
             self._late(size_of(answer.message))
 
     def call_time(self, *, in_time: bool) -> None:
-        """The round is over; who has not answered failed, unless there were answers enough before."""
+        """End the round; clients that have not answered failed, unless there were enough answers `in_time`."""
         now = time.monotonic()
         self._overdue = {name: one for name, one in (self._overdue | self._out).items() if one.until > now}
         if not in_time:

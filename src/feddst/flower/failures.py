@@ -1,4 +1,4 @@
-"""Who has failed how often: clients that fail again and again are left out for a while."""
+"""How often clients have failed: those that fail again and again are left out for a while."""
 
 import logging
 

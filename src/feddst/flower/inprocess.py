@@ -82,6 +82,6 @@ class InProcessGrid(Grid):
         try:
             return self._app(message, context)
         except Exception as raised:
-            # As Flower does it, and in its words: whatever a client raises is an answer.
+            # As in Flower, and in its words: an exception of a client is an answer.
             error = Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, f"{type(raised)}:<'{raised}'>")
             return Message(error, reply_to=message)

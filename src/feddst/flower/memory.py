@@ -1,7 +1,7 @@
-"""What a client keeps from one round to the next: the mask it was sent last, what its method tells it to keep, and
-what was left out of its updates.
+"""What a client keeps from one round to the next: the mask it was sent last, its method's state, and what was left
+out of its updates.
 
-It is kept by run and client: in Flower's context, which lasts as long as the node's process, or, where the node's
+It is stored by run and client: in Flower's context, which lasts as long as the node's process, or, where the node's
 config names a `state-dir`, in a file that outlives it.
 """
 
@@ -21,13 +21,13 @@ from feddst.runtime.tensorfile import pack_sealed, unpack_sealed
 
 _FEEDBACK = "feedback"
 VERSIONS = 3
-"""States that are kept, each with the round it was made in: a server that was killed may play its last round again, and
-one that found its last checkpoint damaged goes back one more."""
+"""How many rounds' states are kept: a server that was killed may play its last round again, and one that found its last
+checkpoint damaged goes back one more."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """`held` is the bitmap of the last mask received, `states` what was kept after which round."""
+    """`held` is the bitmap of the last mask received, `states` the client's state after each round."""
 
     held: bytes = b""
     states: dict[int, ClientState] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Memory:
         return max(((r, state) for r, state in self.states.items() if r < round), default=(0, ClientState()))[1]
 
     def after(self, round: int, held: bytes, state: ClientState) -> "Memory":
-        """The memory after a round; what was kept in later ones belongs to a run that nobody goes on with."""
+        """The memory after a round; states of later rounds are dropped: the run was resumed before them."""
         earlier = sorted(r for r in self.states if r < round)[-(VERSIONS - 1) :]
         return Memory(held, {**{r: self.states[r] for r in earlier}, **({} if state.empty else {round: state})})
 
@@ -56,12 +56,12 @@ class Store(Protocol):
         ...
 
     def save(self, run: str, memory: Memory) -> None:
-        """Remember this instead."""
+        """Replace what is remembered of a run."""
         ...
 
 
 def store_of(context: Context) -> Store:
-    """Where the client of this context keeps what it keeps."""
+    """The store of this context's client."""
     directory = context.node_config.get("state-dir", "")
     return FileStore(Path(str(directory)), partition_of(context)) if directory else ContextStore(context)
 

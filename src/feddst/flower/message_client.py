@@ -1,4 +1,4 @@
-"""Sending messages and fetching answers, without Flower's three seconds between two looks."""
+"""Sending messages and fetching answers, without Flower's three seconds between polls."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,12 +14,12 @@ T = TypeVar("T")
 AT_ONCE = 16
 """Messages in one request: so many updates, and no more, are in memory before they are added up."""
 SHORTEST, LONGEST = 0.02, 0.25
-"""Seconds between two looks: more while nothing comes."""
+"""Seconds between polls: more while nothing comes."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came in answer to the message of a name: a message, or what is wrong with it."""
+    """The answer to the message of a name: a message, or why it cannot be read."""
 
     name: str
     message: Message | None
@@ -43,13 +43,13 @@ class MessageClient:
         return names
 
     def collect(self, names: Iterable[str]) -> Iterator[list[Answer]]:
-        """The answers to messages of these names that have come by now, as they are fetched: some at a time."""
+        """The answers that have come to messages of these names, some at a time, as they are fetched."""
         for some in _at_once(list(names)):
             came = self._fetched(some)
             if came:
                 self._pause = SHORTEST
                 yield came
-                came.clear()  # so that nobody holds what has been dealt with
+                came.clear()  # frees answers that have been dealt with
 
     def _fetched(self, names: Sequence[str]) -> list[Answer]:
         """The answers to a few messages. Flower reads what a node has written before we do, and may fail at that."""
@@ -65,7 +65,7 @@ class MessageClient:
         return [answer for answer in answers if answer.name in names]
 
     def pause(self) -> None:
-        """Wait a little before the next look."""
+        """Wait a little before the next poll."""
         time.sleep(self._pause)
         self._pause = min(2 * self._pause, LONGEST)
 

@@ -12,27 +12,27 @@ from feddst.wire import ClientResult, ClientTask
 from feddst.wire import Message as Broadcast
 
 TRAIN, HELLO = "train.feddst", "query.feddst"
-"""The types of the messages that ask for an update, and who is there."""
+"""The types of the messages that ask for an update, and for an introduction."""
 
 STYPE = "feddst.v1"
-"""What Flower is told of how a payload is serialised: that it is not its business."""
+"""The serialisation that Flower is told of: one that it does not know."""
 
 R = TypeVar("R", ArrayRecord, ConfigRecord, MetricRecord)
 
 OTHER_CLIENT = "this task is for client"
-"""What a node says that is another client than the server takes it for."""
+"""How the error of a node begins that was sent another client's task."""
 
 _RAISED = re.compile(r"<class '(?P<module>[\w.]*?)\.?(?P<kind>\w+)'>:<'(?P<said>.*?)(?:'>)?")
 """How Flower says what a client app has raised; a long one is cut off."""
 _PAYLOAD, _TASK, _METRICS, _DIVERGED = "payload", "task", "metrics", "diverged"
 _LONGEST_REASON = 300
 _LARGEST_LOSS = 1e30
-"""Nothing is done with losses but to average them, which should not overflow."""
+"""Losses are only averaged, which should not overflow."""
 
 
 @dataclass(frozen=True)
 class Introduction:
-    """What a node says of itself: which client it is, and how many images it has."""
+    """A node's introduction: which client it is, and how many images it has."""
 
     client: int
     images: int
@@ -55,7 +55,7 @@ def read_task_message(message: Message) -> tuple[str, ClientTask]:
 
 
 def answer_message(message: Message, result: ClientResult) -> Message:
-    """What goes back; of a client that has diverged nothing but that, so that it is told apart from one that fails."""
+    """A client's answer; one that has diverged says only that, so that it is told apart from one that fails."""
     if result.payload is None:
         return Message(RecordDict({_DIVERGED: ConfigRecord({"reason": result.failure})}), reply_to=message)
     content = RecordDict({_PAYLOAD: _wrapped(result.payload), _METRICS: MetricRecord({"loss": result.loss})})
@@ -63,7 +63,7 @@ def answer_message(message: Message, result: ClientResult) -> Message:
 
 
 def read_answer(message: Message) -> ClientResult:
-    """What came back, from a stranger: a result whose payload is still to be decoded, or why there is none."""
+    """A client's result, which is not trusted: its payload is still to be decoded, or it says why there is none."""
     if message.has_error():
         reason = message.error.reason or f"error {message.error.code}"
         return ClientResult.failed(f"the client failed: {_said(reason)}")
@@ -93,13 +93,13 @@ def hello_message(node: int, ttl: float) -> Message:
 
 
 def introduction_message(message: Message, introduction: Introduction) -> Message:
-    """The answer to that."""
+    """The answer to a hello message."""
     record = MetricRecord({name: getattr(introduction, name) for name in ("client", "images")})
     return Message(RecordDict({_METRICS: record}), reply_to=message)
 
 
 def read_introduction(message: Message) -> Introduction:
-    """What a node says of itself; raises `WireError` with the reason if it does not."""
+    """A node's introduction; raises `WireError` with the reason if there is none."""
     if message.has_error():
         raise WireError(_said(message.error.reason or f"error {message.error.code}"))
     record = _record(message.content, _METRICS, MetricRecord)
@@ -132,7 +132,7 @@ def _record(content: RecordDict, name: str, kind: type[R]) -> R:
 
 
 def _said(text: str) -> str:
-    """What ended a client's work, in its own words; the kind of an error that is not ours goes before them."""
+    """The error message that ended a client's work, after the error's type if it is not one of ours."""
     line = _last_line(text)
     found = _RAISED.fullmatch(line)
     if found is None:
@@ -141,7 +141,7 @@ def _said(text: str) -> str:
 
 
 def _last_line(text: str) -> str:
-    """What a traceback ends with."""
+    """The last line of a traceback."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     last = lines[-1][:_LONGEST_REASON] if lines else ""
     return "".join(letter if letter.isprintable() else "?" for letter in last)

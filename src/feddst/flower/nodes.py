@@ -1,4 +1,4 @@
-"""Which node serves which client, as the nodes themselves say when they are asked."""
+"""Which node serves which client, by the nodes' own answers."""
 
 import logging
 import time
@@ -16,11 +16,11 @@ log = logging.getLogger(__name__)
 LOOK_EVERY = 2.0
 """Seconds between two looks for new nodes."""
 AGAIN = 30.0
-"""Seconds after which a node that has not said who it is, or could not, is asked again."""
+"""Seconds after which a node that has sent no usable introduction is asked again."""
 
 
 class Nodes:
-    """Asks every new node which client it is. `images` is where it notes how many images each client says it has."""
+    """Asks every new node which client it is. It notes in `images` how many images each client says it has."""
 
     def __init__(
         self, grid: Grid, messages: MessageClient, clients: int, images: dict[int, int], *, most_images: int, ttl: float
@@ -38,11 +38,11 @@ class Nodes:
         self._images = images
 
     def of(self, client: int) -> int | None:
-        """The node that serves a client now: of several the one that came last."""
+        """The node that serves a client now; of several, the last to come."""
         return self._node_of.get(client)
 
     def gather(self, patience: float) -> None:
-        """Wait until every client is there, or, after so many seconds, go on with those that are."""
+        """Wait until every client has a node; after `patience` seconds, go on with those that have one."""
         end = time.monotonic() + patience
         self.look()
         while len(self._node_of) < self._clients and time.monotonic() < end:
@@ -60,7 +60,7 @@ class Nodes:
             )
 
     def look(self) -> None:
-        """Ask who is new, at most every few seconds, and hear who has answered."""
+        """Ask new nodes, at most every few seconds, and read their answers."""
         now = time.monotonic()
         if now >= self._looked + LOOK_EVERY:
             self._looked = now
@@ -70,7 +70,7 @@ class Nodes:
                 self._hear(answer)
 
     def doubt(self, client: int) -> None:
-        """Ask the node that serves a client once more which one it is."""
+        """Ask a client's node again which client it serves."""
         node = self._node_of.get(client)
         if node is not None:
             del self._client_of[node]
@@ -81,7 +81,7 @@ class Nodes:
     def _ask(self, there: set[int], now: float) -> None:
         self._client_of = {node: client for node, client in self._client_of.items() if node in there}
         self._when = {node: when for node, when in self._when.items() if node in there and when > now - AGAIN}
-        # Who is slow may still answer what it was asked first.
+        # A slow node may still answer the first question.
         self._asked = {
             name: (node, when) for name, (node, when) in self._asked.items() if node in there and when > now - self._ttl
         }
@@ -92,7 +92,7 @@ class Nodes:
         self._settle()
 
     def _hear(self, answer: Answer) -> None:
-        """Note what a node says of itself; nothing where nobody asked, or it has answered before."""
+        """Note a node's introduction, unless it was not asked for or has come before."""
         node, _ = self._asked.pop(answer.name, (None, None))
         if node is None:
             return

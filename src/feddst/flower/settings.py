@@ -16,20 +16,20 @@ from feddst.runtime.storage import write_atomically
 
 @dataclass(frozen=True)
 class AppConfig:
-    """What a Flower app can be told beside the run itself."""
+    """Options of a Flower app beyond those of the run."""
 
     out: str = option("", "directory on the server's machine that the run is written to; empty: it is not written")
     resume: bool = option(False, "go on with the run in `out`")
     flower: FlowerConfig = FlowerConfig()
 
     def check(self) -> None:
-        """Raise `OptionError` if there is nothing to go on with."""
+        """Raise `OptionError` if there is nothing to resume."""
         if self.resume and not self.out:
             raise OptionError("resume needs out, the directory of the run to go on with")
 
 
 USUAL: Mapping[str, Value] = {"data.clients": 10, "cohort.size": 10, "rounds": 20, "checkpoint_every": 1}
-"""What an app begins with instead of the usual values: a federation is smaller than a simulation, and may be killed."""
+"""An app's defaults that differ from the usual ones: a federation is smaller than a simulation, and may be killed."""
 
 
 def app_options() -> list[Option]:
@@ -48,14 +48,14 @@ def as_run_config(values: Mapping[str, Any]) -> dict[str, Value]:
 
 
 def read_run_config(values: Mapping[str, Value]) -> tuple[RunConfig, AppConfig]:
-    """What a run config says; raises `OptionError` at what it must not say."""
+    """Both configs in a run config; raises `OptionError` at the first option that is not allowed."""
     known, values = {opt.name: opt for opt in app_options()}, renewed(values, "the app's config")
     for name in values:
         if name not in known:
             raise OptionError(f"unknown option {name!r}{hint(name, known)}")
     read = {name: _read(known[name], value) for name, value in values.items()}
     own = {opt.name for opt in options_of(AppConfig)}
-    # An app's file names every option: what it leaves at the default is for the method to say.
+    # An app's file names every option: one at its default is left to the method.
     given = {name: value for name, value in read.items() if name not in own and value != known[name].default}
     config = config_of(given)
     app = updated(AppConfig(), {name: value for name, value in read.items() if name in own})
@@ -104,5 +104,5 @@ def _plain(value: Any) -> Value:
 
 
 def _read(opt: Option, value: Value) -> Any:
-    """A value of a run config as what the option holds."""
+    """A value of a run config as the option's type."""
     return opt.parse(value) if opt.repeated and isinstance(value, str) else opt.check(value)

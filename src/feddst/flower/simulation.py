@@ -21,7 +21,7 @@ from feddst.runtime.loop import Watcher
 
 Backend = Literal["in-process", "ray"]
 CLIENTS = "clients"
-"""Where, in a run's directory, clients on this machine keep what they keep."""
+"""The folder in a run's directory for what clients on this machine store."""
 
 
 def simulate(

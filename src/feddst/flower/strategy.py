@@ -38,7 +38,7 @@ from feddst.runtime.storage import identity_of
 from feddst.runtime.wording import counted, percent
 
 EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]
-"""Tests a model: takes the round and the weights, as Flower's own strategies have it."""
+"""Evaluates a model: takes the round and the weights, as in Flower's own strategies."""
 
 
 @dataclass
@@ -51,7 +51,7 @@ class _Opened:
     lock: Lock | None
 
     def close(self) -> None:
-        """Let go of what tests models here, and of the run's directory."""
+        """Close the engine that evaluates models here, and unlock the run's directory."""
         if self.local is not None:
             self.local.close()
         if self.lock is not None:
@@ -61,11 +61,11 @@ class _Opened:
 class Strategy(FlowerStrategy):
     """Runs one of our methods on Flower nodes that run `client_app`.
 
-    `config` says what `feddst run` would be told: method, sparsity, rounds. `data.clients` in it is the number of
-    nodes, which have partition ids from 0. `model` is a module, or a function that makes one. A server that has no
-    images is given an `example` input [1, …] instead, and tests with `evaluate_fn`; otherwise `data`, or what
-    `config.data` names, is where models are tested. With `out` the run is written to that directory as `feddst run`
-    does it, and `resume` goes on with what is there.
+    `config` holds the options of `feddst run`: method, sparsity, rounds. `data.clients` in it is the number of nodes,
+    which have partition ids from 0. `model` is a module, or a function that makes one. Models are evaluated on `data`,
+    or else on what `config.data` names; a server without images is given an `example` input [1, …] instead, and
+    evaluates with `evaluate_fn`. With `out` the run is written to that directory as by `feddst run`, and `resume`
+    continues the run there.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class Strategy(FlowerStrategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """For Flower's own loop: what came of them."""
+        """For Flower's own loop: aggregate the replies."""
         opened, step = self._opened, self._step
         if opened is None or step is None:
             return None, None
@@ -165,15 +165,15 @@ class Strategy(FlowerStrategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Nothing is asked: models are tested on the server."""
+        """No messages: models are evaluated on the server."""
         return []
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Nothing comes."""
+        """No metrics: clients do not evaluate."""
         return None
 
     def summary(self) -> None:
-        """Nothing to say that the config does not."""
+        """Print nothing: the config says it all."""
 
     def _open(self, grid: Grid, arrays: ArrayRecord | None, rounds: int | None, deadline: float | None) -> _Opened:
         config = self._config if rounds is None else replace(self._config, rounds=rounds)
@@ -219,7 +219,7 @@ class Strategy(FlowerStrategy):
 
 
 class _Minutes:
-    """Follows a run for Flower's result, and tests models where somebody gave a function for that."""
+    """A watcher that fills Flower's result, and calls the evaluate function if there is one."""
 
     def __init__(self, run: Run, evaluate: EvaluateFunction | None, watcher: Watcher) -> None:
         self.result = Result()
@@ -239,7 +239,7 @@ class _Minutes:
         self._watcher.row(run, row)
 
     def closing(self, run: Run) -> str:
-        """A line on how well the model does that came out."""
+        """A line on how good the final model is."""
         tested = self.result.evaluate_metrics_serverapp
         scores = [_score(*each) for each in tested[max(tested)].items()] if tested else []
         for accuracy in [row.accuracy for row in run.rows if row.accuracy is not None][-1:]:
@@ -262,19 +262,19 @@ def arrays_of(run: Run) -> ArrayRecord:
 
 
 def metrics_of(row: Row) -> MetricRecord:
-    """A round's row, without what is not known of it."""
+    """A round's row, without unknown values."""
     return MetricRecord({name: value for name, value in vars(row).items() if value is not None})
 
 
 def name_of(run: Run, module: nn.Module) -> str:
-    """What clients call a run, by which they keep what they keep: the same when it is resumed."""
+    """The name by which clients store a run's state: the same when the run is resumed."""
     options = {name: value for name, value in options_to_store(run.config).items() if name not in CHANGEABLE}
     text = json.dumps(options, sort_keys=True) + identity_of(initial_model(module), run.federation)
     return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
 
 def _check_kept(run: Run, *, other_beginning: bool) -> None:
-    """Raise `OptionError` if clients keep something that would not fit what the server does."""
+    """Raise `OptionError` if the state that clients keep would not fit the server's."""
     config = run.config
     if other_beginning and run.method.plan(run.state, 0).needs_initial:
         raise OptionError(f"initial_arrays cannot be given with {config.method}: its clients draw them from the seed")

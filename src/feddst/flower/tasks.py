@@ -1,4 +1,4 @@
-"""What a task asks, as JSON: written by a server, read by a client that does not trust it."""
+"""Tasks as JSON: written by a server, read by a client that does not trust it."""
 
 import dataclasses
 import json
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from feddst.clients import steps  # noqa: F401  makes them known
+from feddst.clients import steps  # noqa: F401  registers them
 from feddst.core import ClientPlan, ClientStep
 from feddst.core.keys import LARGEST_SEED
 from feddst.core.step import STEPS
@@ -23,16 +23,16 @@ _ASKED: Mapping[str, Any] = {"run": str, "client": int, "seed": int, "plan": Cli
 
 
 def write_task(run: str, task: ClientTask) -> str:
-    """What a task asks, as one line of JSON; equal tasks give equal lines.
+    """A task as one line of JSON; equal tasks give equal lines.
 
-    `run` names the run, for what a client keeps from one round to the next.
+    `run` names the run, for what a client stores between rounds.
     """
     asked = {"run": run, **{name: getattr(task, name) for name in _ASKED if name != "run"}}
     return json.dumps(_plain(asked), sort_keys=True, separators=(",", ":"))
 
 
 def read_task(text: str, message: Message) -> tuple[str, ClientTask]:
-    """The run and the task that a text names, with its message; raises `WireError` if there is anything else in it."""
+    """The run and the task in a text, with its message; raises `WireError` if there is anything else in it."""
     if len(text) > MOST_BYTES:
         raise WireError(f"a task has {len(text)} characters, at most {MOST_BYTES} are read")
     try:
@@ -70,7 +70,7 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def _typed(value: Any, kind: Any, name: str) -> Any:
-    """`value`, as JSON has it, as what a type annotation says it is; raises `ValueError` if it is not."""
+    """A `value` of JSON as the type of an annotation; raises `ValueError` if it does not fit."""
     if kind is ClientStep:
         return _step(value, name)
     if dataclasses.is_dataclass(kind):

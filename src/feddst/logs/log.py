@@ -16,13 +16,13 @@ from feddst.runtime.run import Run
 from feddst.studies.compare import Turn
 
 Ending = Literal["finished", "stopped", "failed"]
-"""How it ended with a run: `stopped` is what the user, or a watcher, did to it."""
+"""How a run ended: `stopped` is by the user or a watcher."""
 
 warnings = logging.getLogger(__name__)
 
 
 class Book(Protocol):
-    """What is written of one run; rounds before `first` are in it already."""
+    """One run's log; rounds before `first` are in it already."""
 
     @property
     def first(self) -> int: ...
@@ -32,7 +32,7 @@ class Book(Protocol):
         ...
 
     def close(self, ending: Ending) -> None:
-        """Nothing more will come."""
+        """End the log: no more rounds follow."""
         ...
 
 
@@ -47,10 +47,10 @@ class _Followed:
 
 
 class Log(ABC):
-    """A watcher that writes down every round. As a context it also notes that a run was stopped or failed.
+    """A watcher that logs every round. As a context it also notes that a run was stopped or failed.
 
     Rows are written at most once in `every` seconds. Where that fails, there is one warning and the run goes on; when
-    it is over, what is missing is tried once more. `tell` hears of what takes long.
+    it is over, what is missing is tried once more. `tell` is called with a line on slow steps.
     """
 
     registry: "ClassVar[Registry[type[Log]]]"
@@ -67,11 +67,11 @@ class Log(ABC):
 
     @abstractmethod
     def place(self, out: Path) -> str:
-        """Where to look at what is logged of runs in `out`."""
+        """Where to look at the logs of runs in `out`."""
 
     @abstractmethod
     def begin(self, run: Run) -> Book:
-        """The book of a run, begun or gone on with."""
+        """The book of a run, new or continued."""
 
     def __enter__(self) -> Self:
         return self
@@ -84,7 +84,7 @@ class Log(ABC):
             self._end(run, "failed" if failed else "stopped")
 
     def turn(self, turn: Turn) -> None:
-        """Whose turn it is in a comparison; `started` follows, if there is anything to do."""
+        """The next run of a comparison; `started` follows, if there is anything to do."""
 
     def started(self, runs: Sequence[Run]) -> None:
         self.check()
@@ -120,7 +120,7 @@ class Log(ABC):
         self._try(run, close, silent=followed.failed)
 
     def _try(self, run: Run, action: Callable[[], None], *, silent: bool = False) -> bool:
-        """Do what may fail; returns whether it did not."""
+        """Do what may fail; returns whether it succeeded."""
         try:
             action()
         except Exception as error:

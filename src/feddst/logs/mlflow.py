@@ -40,8 +40,8 @@ _METRICS, _PARAMS = 1000, 100
 class MLflow(Log):
     """Logs the config as parameters, the numbers of each round by step, and in the end the config and the summary.
 
-    `tracking_uri` and `runtime` are what MLflow's own environment variables say, unless they are given here; the
-    experiment is else `feddst`. A run that is resumed goes on in the same run of MLflow's.
+    `tracking_uri` and `experiment` default to MLflow's own environment variables, and the experiment then to `feddst`.
+    A resumed run continues the same run of MLflow's.
     """
 
     name = "mlflow"

@@ -1,4 +1,4 @@
-"""How MLflow is called: without waiting for minutes, and without lines of its own on the screen."""
+"""Calls of MLflow without waiting for minutes, and without lines of its own on the screen."""
 
 import logging
 import os
@@ -13,7 +13,7 @@ _TALKATIVE = ("mlflow", "alembic", "urllib3", "git")
 
 @contextmanager
 def mannered() -> Iterator[None]:
-    """Around calls of MLflow."""
+    """Use it around calls of MLflow."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     patience = {name: value for name, value in PATIENCE.items() if name not in os.environ}
     loggers = [logging.getLogger(name) for name in _TALKATIVE]

@@ -1,7 +1,7 @@
 """MLflow's store in a SQLite file: made whole, or not at all.
 
 MLflow takes seconds to make its tables one by one, and never again opens a file in which only some of them are. So a
-new file is made under another name first: whoever stops that leaves nothing that looks like a store.
+new file is made under another name first: stopping that leaves nothing that looks like a store.
 """
 
 import contextlib

@@ -17,7 +17,7 @@ GROUPS = {
     "flops": ("flops_dense", "flops_sparse", "forward_flops_dense", "forward_flops_sparse"),
     "round": ("seconds", "clients", "refused", "missing", "late"),
 }
-"""What stands together, by its heading."""
+"""Numbers that are shown together, by heading."""
 
 ALWAYS = "seconds"
 """A number that every round has."""

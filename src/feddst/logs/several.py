@@ -11,7 +11,7 @@ from feddst.studies.compare import Turn
 
 
 class Several:
-    """Passes everything on to each watcher in turn; one that wants to stop is enough. As a context it enters all."""
+    """Passes every call on to each watcher; stops if one of them wants to. As a context it enters all."""
 
     def __init__(self, *watchers: Watcher) -> None:
         self._watchers = watchers
@@ -31,7 +31,7 @@ class Several:
         self._entered.__exit__(kind, error, trace)
 
     def turn(self, turn: Turn) -> None:
-        """Tell those who want to hear whose turn it is in a comparison."""
+        """Pass a comparison's next run to the watchers that have `turn`."""
         for watcher in self._watchers:
             hear = getattr(watcher, "turn", None)
             if hear is not None:

@@ -35,8 +35,8 @@ _NAME = "events.out.tfevents."
 class TensorBoard(Log):
     """Writes scalars by round, and the config as text.
 
-    Without `directory` they are in each run's own, under `tensorboard`; with it, each run has a folder there,
-    in which it goes on when it is resumed.
+    Without `directory` they are in each run's own, under `tensorboard`; with it, each run has a folder there, which it
+    continues when it is resumed.
     """
 
     name = "tensorboard"

@@ -25,13 +25,13 @@ WORST_POINTS = 120
 
 
 def collect(paths: Sequence[Path]) -> tuple[list[Source], list[Entry]]:
-    """What the paths hold, and the entries that this means."""
+    """The sources at the paths, and the entries of their runs."""
     sources = [find(path) for path in paths]
     return sources, group(sources)
 
 
 def content(paths: Sequence[Path]) -> dict[str, Any]:
-    """The report on what the paths hold."""
+    """The report on the runs at these paths."""
     sources, entries = collect(paths)
     found, known = basis(sources, entries), axes(entries)
     main = _main_axis(found, known)
@@ -56,7 +56,7 @@ def _title(path: Path) -> str:
 
 
 def _data(source: Source) -> str:
-    """What the runs were made on, in words, and with which network, if that was their maker's own."""
+    """The data of the runs in words, and their network if it was the user's own."""
     return source.data or "; ".join(dict.fromkeys(_data_of(run) for run in source.runs))
 
 
@@ -68,7 +68,7 @@ def _data_of(run: FoundRun) -> str:
 
 
 def _main_axis(found: Basis, known: Sequence[Axis]) -> Axis | None:
-    """The upload that caps are on; None where runs do not have it."""
+    """The kind of upload that caps are on; None where runs do not have it."""
     wanted = "measured" if found.accounting == "measured" else "formula"
     return next((axis for axis in known if axis.key == wanted), None)
 
@@ -126,7 +126,7 @@ def _facts(entry: Entry) -> list[str]:
 
 
 def _density(rows: Sequence[Row]) -> str:
-    """How dense the models are in the end: of prunable weights, and of all where that is known."""
+    """The models' final density: of prunable weights, and of all where that is known."""
     prunable = f"density {percent(mean(row.density for row in rows), 0)}"
     everything = [row.density_all for row in rows if row.density_all is not None]
     return f"{prunable} ({percent(mean(everything), 0)} of all weights)" if everything else prunable

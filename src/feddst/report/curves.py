@@ -47,7 +47,7 @@ class Placed:
 
 
 def axes(entries: Sequence[Entry]) -> list[Axis]:
-    """What the runs here can be drawn against: a measure that some run does not have is left out."""
+    """The axes that all these runs have: a measure that a run lacks is left out."""
     known = [
         Axis("measured", "upload, measured", *_bytes(entries, sent), sent),
         Axis("formula", f"upload, {formula_in_words(entries)}", *_bytes(entries, by_formula), by_formula),
@@ -68,7 +68,7 @@ def by_formula(row: Row | Point) -> float:
 
 
 def flops(row: Row | Point) -> float:
-    """Operations of all clients so far, those with weights that are not there left out; 0 where nobody counted."""
+    """FLOPs of all clients so far, without those of masked weights; 0 where not counted."""
     return float(row.flops_sparse) if isinstance(row, Row) else 0.0
 
 

@@ -18,7 +18,7 @@ from feddst.runtime.storage import write_atomically
 from feddst.studies.plots import COLOURS
 
 MARKER = '<meta name="generator" content="feddst report'
-"""By this a report is known as ours, and may be replaced."""
+"""Marks a report as ours, which may be replaced."""
 HEAD = 4096
 NAME = "report.html"
 DARK_COLOURS = ("#56a8e0", "#f08a4b", "#2cc79a", "#e3a3c6", "#f2b632", "#9bd3f5", "#e6e6e6", "#c2945f", "#b598ea")

@@ -37,7 +37,7 @@ class Entry:
 
     @property
     def unfinished(self) -> list[int]:
-        """The seeds whose run has not come to its end."""
+        """The seeds whose run is unfinished."""
         return [run.seed for run in self.runs if not run.finished]
 
     @property
@@ -135,7 +135,7 @@ def _labels(groups: Sequence[Sequence[FoundRun]]) -> list[str]:
 
 
 def told_apart(paths: Sequence[Path]) -> dict[Path, str]:
-    """Each path without what all of them begin with and end in; whole, if that leaves nothing of one of them."""
+    """Each path without the parts that all begin and end with; whole, if that leaves nothing of one of them."""
     first = _alike([path.parts for path in paths])
     last = _alike([path.parts[first:][::-1] for path in paths])
     short = {path: "/".join(path.parts[first : len(path.parts) - last]) for path in paths}

@@ -112,7 +112,7 @@ def figures(entries: Sequence[Entry]) -> dict[str, Callable[[], "Figure"]]:
 
 
 def refuse_foreign(folder: Path, targets: Sequence[Path]) -> None:
-    """Raise if a file to be written is somebody else's."""
+    """Raise if a file to be written exists and is not a figure of ours."""
     if folder.exists() and not folder.is_dir():
         raise CheckpointError(f"out: {folder} exists already and is not a directory, which figures need")
     for target in targets:

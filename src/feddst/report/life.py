@@ -21,9 +21,9 @@ SIDE = 56
 
 @dataclass(frozen=True)
 class Step:
-    """One or several rounds of a layer's life: weights that came and went in them, and what is active at their end.
+    """One or several rounds of a layer: weights that entered and left in them, and those active at their end.
 
-    `apart` is a mean over those rounds of them in which clients had masks of their own.
+    `apart` is a mean over the rounds in which clients had masks of their own.
     """
 
     round: int

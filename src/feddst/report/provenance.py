@@ -1,6 +1,6 @@
-"""Whose network and data a run was made with: built in, or its maker's own.
+"""Whether a run's network and data were built in or the user's own.
 
-A run's directory does not say so, but its checkpoint has a digest of both, by which the built-in ones are known again.
+A run's directory does not say so, but its checkpoint has a digest of both, by which built-in ones are recognised.
 """
 
 from collections.abc import Iterator
@@ -23,9 +23,9 @@ CHEAP = ("mnist",)
 
 @dataclass(frozen=True)
 class Provenance:
-    """For each of the two, True: its maker's own; False: built in; None: that cannot be told.
+    """For network and data, True: the user's own; False: built in; None: unknown.
 
-    `own` says that one of them is the maker's own, though perhaps not which: no command makes the run.
+    `own` says that one of them is the user's own, though perhaps not which: no command makes the run.
     """
 
     network: bool | None = None
@@ -34,7 +34,7 @@ class Provenance:
 
     @property
     def unknown(self) -> bool:
-        """Whether a command may not make the run, for all that is known."""
+        """Whether it is unknown if a command makes the run."""
         return not self.own and (self.network is None or self.data is None)
 
 
@@ -42,7 +42,7 @@ BUILT_IN = Provenance(network=False, data=False)
 
 
 def provenance(path: Path) -> Provenance:
-    """Whose network and data the run in a directory was made with."""
+    """The provenance of the run in a directory."""
     try:
         trained = trained_in(path, say=False)
     except FeddstError:
@@ -57,14 +57,14 @@ def provenance(path: Path) -> Provenance:
         return Provenance(network=foreign, own=bool(foreign) or inputs is not None)
     model = initial_model(module)
     if federation is None or trained.identity == identity_of(model, _remote(inputs, config.data.clients)):
-        return Provenance(network=False)  # the data are not here, or lay with clients elsewhere
+        return Provenance(network=False)  # the data are not here, or were on remote clients
     if trained.identity == identity_of(model, federation):
         return BUILT_IN
     return Provenance(network=False, data=True, own=True)
 
 
 def whose_in_words(found: Provenance) -> str:
-    """What is the maker's own, as far as it is known."""
+    """What is the user's own, as far as known."""
     if found.network:
         return "own network"
     return "own data" if found.network is False else "own network or data"
@@ -80,7 +80,7 @@ def _remote(inputs: Inputs, clients: int) -> RemoteFederation:
 
 
 def _foreign(trained: Trained) -> bool | None:
-    """True if no built-in network has tensors of these names; else nothing is known, as shapes follow the data."""
+    """True if no built-in network has tensors of these names; else unknown, as shapes follow the data."""
     shapes = {name: value.dim() for name, value in trained.tensors.items()}
     return True if all(shapes != known for known in _built_in_names()) else None
 

@@ -1,4 +1,4 @@
-"""With which options runs were made, and the commands that make them."""
+"""The options that runs were made with, and the commands that make them."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from feddst.studies.reproduce.record import each_command
 
 NO_EFFECT = "–"
 OWN = "own"
-"""What stands for a data set or a network that its maker gave."""
+"""Shown for a data set or a network of the user's own."""
 UNKNOWN = "?"
 
 
@@ -36,7 +36,7 @@ def settings(entries: Sequence[Entry]) -> list[Setting]:
 
 
 def effective(config: Mapping[str, Any]) -> dict[str, str]:
-    """Options as their method takes them: with what it fixes, and without the value of those it does not use."""
+    """Options as their method uses them: those it fixes at its values, those it does not use without one."""
     kind = METHODS.get(str(config.get("method", "")))
     if kind is None:
         return {name: shown(value) for name, value in config.items()}
@@ -47,7 +47,7 @@ def effective(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def commands(sources: Sequence[Source]) -> list[str]:
-    """What makes the runs: what has made a comparison or a reproduction, else a command for each run that has one."""
+    """The commands that make the runs: that of a comparison or a reproduction, else one for each run that has one."""
     found: list[str] = []
     for source in sources:
         if source.command:
@@ -58,7 +58,7 @@ def commands(sources: Sequence[Source]) -> list[str]:
 
 
 def beyond_commands(sources: Sequence[Source]) -> str:
-    """What to say of runs that no command makes, or of which that cannot be told; nothing if there are none."""
+    """A remark on runs that no command makes, or perhaps none does; empty if there are none."""
     runs = [(source, run) for source in sources for run in source.runs]
     made = [run for source, run in runs if source.python or run.made_with.own]
     if made:
@@ -89,7 +89,7 @@ def report_command(paths: Sequence[Path]) -> str:
 
 
 def _own(entry: Entry) -> dict[str, str]:
-    """Options whose value says nothing, as the maker's own stands in the place of what they name."""
+    """Options whose value means nothing, as the user's own network or data replaced what they name."""
     found = entry.runs[0].made_with
     words = {True: OWN, None: UNKNOWN}
     options = {"data.dataset": found.data, "data.root": found.data, "model.name": found.network}

@@ -84,7 +84,7 @@ def find(path: Path) -> Source:
 
 
 def _alone(path: Path) -> FoundRun:
-    """A run of which nothing but its directory is known."""
+    """A run known only by its directory."""
     return replace(_from_directory(path), made_with=provenance(path))
 
 
@@ -110,7 +110,7 @@ def _from_directory(path: Path, title: str = "") -> FoundRun:
 
 
 def _refuse_unsound(path: Path, rows: Sequence[Row]) -> None:
-    """Raise at the first accuracy that is none: somebody has edited the file."""
+    """Raise at the first impossible accuracy: the file was edited."""
     for row in rows:
         for score in (row.accuracy, row.accuracy_worst):
             if score is not None and not (isinstance(score, int | float) and 0 <= score <= 1):

@@ -1,4 +1,4 @@
-"""What came out: the best accuracy of each entry under caps on the upload, as a table and in plain words."""
+"""Results: the best accuracy of each entry under caps on the upload, as a table and in plain words."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ class Cap:
 
 @dataclass(frozen=True)
 class Basis:
-    """What uploads are compared by: a way to count, and caps, rising; `given` if somebody asked for these caps.
+    """What uploads are compared by: a way to count, and caps, rising; `given` if the user asked for these caps.
 
     Accuracies are shown with so many `decimals`.
     """
@@ -46,7 +46,7 @@ class Basis:
 
     @property
     def last_given(self) -> Cap | None:
-        """The largest cap that somebody asked for."""
+        """The largest cap that the user asked for."""
         return self.caps[-1] if self.given else None
 
 
@@ -103,7 +103,7 @@ def scores(entry: Entry, found: Basis, cap_gib: float) -> dict[int, float]:
 
 
 def headline(entries: Sequence[Entry], found: Basis, axis: Axis | None) -> list[str]:
-    """What came out, in one to three plain sentences; `axis` is the upload that `found` counts, if runs have it."""
+    """The result in one to three plain sentences; `axis` is the upload that `found` counts, if runs have it."""
     cap = found.last_given
     cells = [cell(entry, found, cap.gib) if cap else whole(entry, found) for entry in entries]
     ranked = sorted(
@@ -176,7 +176,7 @@ def _first(ranked: Sequence[tuple[Entry, Cell]], cap: Cap | None, found: Basis) 
 
 
 def _doubt(ranked: Sequence[Entry], found: Basis, cap_gib: float) -> str:
-    """Over whom the best's lead might be chance; nothing if over nobody."""
+    """A sentence on the entries over which the best's lead might be chance; empty if there are none."""
     best, *others = ranked
     top = scores(best, found, cap_gib)
     near = [entry.label for entry in others if _might_be_chance(top, scores(entry, found, cap_gib))]
@@ -212,7 +212,7 @@ def _most_seeds(entries: Sequence[Entry]) -> int:
 
 
 def _yardstick(ranked: Sequence[Entry]) -> Entry:
-    """What a sparse winner is measured by: the best dense entry or, without one, the second."""
+    """What a sparse winner is compared with: the best dense entry or, without one, the second."""
     dense = [entry for entry in ranked if _is_dense(entry)]
     return dense[0] if dense and dense[0] is not ranked[0] else ranked[1]
 
@@ -224,7 +224,7 @@ def _is_dense(entry: Entry) -> bool:
 
 
 def _saving(best: Entry, entry: Entry, axis: Axis, decimals: int) -> str:
-    """How much less the best entry uploads for the best that another one reaches; nothing if it is not much less."""
+    """How much less upload the best entry needs for the best accuracy of another; empty if not much less."""
     line, other = against(best, axis), against(entry, axis)
     if not len(line.mean) or not len(other.mean):
         return ""

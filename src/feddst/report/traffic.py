@@ -11,7 +11,7 @@ from feddst.studies.reproduce.record import Point
 
 @dataclass(frozen=True)
 class Parts:
-    """Bytes of whole runs, means over seeds. What nobody took apart, in older runs and records, is in `other`."""
+    """Bytes of whole runs, means over seeds. Bytes of older runs and records, which are not split, are in `other`."""
 
     mask: float = 0.0
     values: float = 0.0

@@ -16,12 +16,12 @@ from feddst.flower.deployment.private import make_private
 
 LOOPBACK = ("127.0.0.1", "localhost")
 DAYS = 30
-"""How long a certificate is valid unless somebody says otherwise: long enough for a federation of an afternoon."""
+"""How long a certificate is valid by default: long enough for a federation of an afternoon."""
 
 
 @dataclass(frozen=True)
 class Certificates:
-    """The files of a server: the CA that clients trust, and the certificate and private key that it shows them."""
+    """The files of a server: the CA that clients trust, and the server's certificate and private key."""
 
     authority: Path
     certificate: Path

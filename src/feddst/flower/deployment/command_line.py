@@ -42,7 +42,7 @@ def environment(home: Path) -> dict[str, str]:
 
 
 def write_connection(home: Path, address: str, authority: Path | None) -> None:
-    """Write the config file that tells `flwr` where the SuperLink is, and whose certificates it may show."""
+    """Write the config file that tells `flwr` where the SuperLink is, and which CA to trust."""
     trust = "insecure = true" if authority is None else f"root-certificates = {json.dumps(str(authority))}"
     make_private(home)
     (home / "config.toml").write_text(
@@ -60,7 +60,7 @@ def write_values(path: Path, values: Mapping[str, Value]) -> Path:
 
 
 def ask(home: Path, *words: str, seconds: float = 60.0) -> dict[str, Any]:
-    """What `flwr` answers, as JSON; its complaint is raised."""
+    """The JSON answer of `flwr`; its error message is raised."""
     command = [program("flwr"), *words, CONNECTION, "--format", "json"]
     try:
         done = subprocess.run(command, env=environment(home), capture_output=True, text=True, timeout=seconds)

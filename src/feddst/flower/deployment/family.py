@@ -1,9 +1,9 @@
-"""A process and all that it starts, its family: who belongs to it, and its end.
+"""A process and its descendants, its family: listing it, and ending it.
 
-Run as a program, with a command as its words, this file starts the command, passes SIGTERM on to it, and ends as it
-does, with what it may have left behind. When standard input closes, it kills the command's whole family at once: that
-is how the family of a `Service` ends with whoever started it, whatever ended that. The program is started by this
-file's path, and so needs nothing but the standard library: to import the package would take each of them seconds.
+Run as a program, with a command as its words, this file starts the command and passes SIGTERM on to it. When the
+command ends, it kills what is left of the family and returns the command's exit code. When standard input closes, it
+kills the whole family at once: so a `Service` ends with the process that started it, whatever ended that. The program
+is started by this file's path and needs only the standard library: importing the package would take it seconds.
 """
 
 import ctypes
@@ -33,7 +33,7 @@ class Process(NamedTuple):
 
 
 def descendants(pid: int) -> list[Process]:
-    """What a process started, what that started, and so on, as long as nobody between has ended."""
+    """What a process started, what that started, and so on, as long as no process between has ended."""
     table = list(_linux() if (_PROC / "self" / "stat").exists() else _others())
     found: list[Process] = []
     parents = {pid}
@@ -95,7 +95,7 @@ def _kill_when_input_ends() -> None:
 
 
 def _adopt_orphans() -> None:
-    """On Linux, become the parent of whatever loses its own in this family, so that it still belongs to it."""
+    """On Linux, adopt the orphans of this family, so that they still belong to it."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
@@ -107,7 +107,7 @@ def _send(pid: int, number: signal.Signals) -> None:
 
 def _linux() -> Iterator[Process]:
     for folder in _PROC.glob("[0-9]*"):
-        with suppress(OSError):  # it may end while it is looked at
+        with suppress(OSError):  # it may end meanwhile
             after_name = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
             words = (folder / "cmdline").read_text(errors="replace").split("\0")
             yield Process(int(folder.name), int(after_name[1]), words)

@@ -30,12 +30,11 @@ START = 60.0
 class LocalDeployment:
     """While this is entered, a SuperLink and `nodes` SuperNodes run, with all their files in `folder`.
 
-    `secure` means TLS, and SuperNodes known by their keys, all made here and now. Every node is told `partition-id`,
-    `num-partitions` and `state-dir`, a directory of its own that outlives its process, and what `node_config` has
-    for its partition id. The SuperLink listens on `port`, by default a free one; `nodes_connect_to` is the address
-    that SuperNodes are told instead of it, for something that sits between. The command line of node i begins with
-    the words that `prefix(i)` gives, for something that the node is to run in. `signals` are those of a caller who has
-    more to do after the processes have ended.
+    `secure` means TLS, and SuperNodes known by their keys, all made anew. A node's config has `partition-id`,
+    `num-partitions`, `state-dir` (a directory of its own that outlives its process), and what `node_config` has for
+    its partition id. The SuperLink listens on `port`, by default a free one; SuperNodes connect to `nodes_connect_to`
+    instead if it is given, such as a proxy's address. The command line of node i begins with the words of `prefix(i)`,
+    such as `ip netns exec`. `signals` are those of a caller that has more to do after the processes have ended.
     """
 
     def __init__(
@@ -89,10 +88,10 @@ class LocalDeployment:
         self.stop()
 
     def stop(self) -> None:
-        """End every process of this deployment, in an order that signals may hasten and never break off.
+        """End every process of this deployment in order; signals may hasten this, but never break it off.
 
-        The server's app is first: left alone it would play the rounds to come without clients. What it has written
-        can be gone on with at any moment. Nodes are next, as they say goodbye to the SuperLink.
+        The server's app is first: left alone it would play the remaining rounds without clients. Its run can be
+        resumed whenever it ended. Nodes are next, as they sign off at the SuperLink.
         """
         self._signals.stopping = True
         try:
@@ -126,7 +125,7 @@ class LocalDeployment:
             raise
 
     def start_superlink(self) -> None:
-        """Start the SuperLink, again after it was killed: it knows its runs and nodes from its database."""
+        """Start the SuperLink, also after it was killed: its database has its runs and nodes."""
         self.superlink.start()
         self.superlink.wait_until(lambda: answers(self.port), START)
 
@@ -179,5 +178,5 @@ def _server_security(files: Certificates | None) -> list[str]:
 
 
 def wait_for_node(node: Service) -> None:
-    """A SuperNode writes its id once the SuperLink has let it in."""
+    """Wait until a SuperNode writes its id: then the SuperLink has let it in."""
     node.wait_until(lambda: "SuperNode ID:" in node.output(), START)

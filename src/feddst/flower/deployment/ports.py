@@ -7,7 +7,7 @@ HOST = "127.0.0.1"
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nothing listens on at the moment, all different. Nobody keeps them: use them soon."""
+    """Ports that nothing listens on at the moment, all different. They are not reserved: use them soon."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:

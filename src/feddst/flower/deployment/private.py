@@ -1,4 +1,4 @@
-"""Files and directories that nobody but their owner can read: keys and models are in them, and what processes say."""
+"""Files and directories that only their owner can read: they hold keys, models and the output of processes."""
 
 import os
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import BinaryIO
 
 
 def make_private(folder: Path) -> None:
-    """Make a directory, and those above it, open to nobody else. One that is there already stays as it is."""
+    """Make a directory, and those above it, for its owner only. One that is there already stays as it is."""
     for one in (*reversed(folder.parents), folder):
         one.mkdir(mode=0o700, exist_ok=True)
 

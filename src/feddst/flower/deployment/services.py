@@ -18,7 +18,7 @@ _POLL = 0.05
 
 
 class Service:
-    """One process and those that it starts, which end with this one, however it ends. `name` is for messages."""
+    """A process and its descendants, which end when our own process does, however it ends. `name` is for messages."""
 
     def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
         self.name = name
@@ -43,17 +43,17 @@ class Service:
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Start it, again after it ended. The log goes on in the same file."""
+        """Start it, or start it again after it ended. The log goes on in the same file."""
         if self.running:
             raise FlowerError(f"{self.name} is running already")
         if self.begun:
-            self.kill()  # which only lets go of what it held
+            self.kill()  # it has ended: this only frees its resources
         make_private(self.log.parent)
         with open_private(self.log) as log:
             self._log_begins = log.tell()
             self._process = subprocess.Popen(
                 [*_GUARD, *self._command],
-                stdin=subprocess.PIPE,  # whose other end closes with this process, if not before
+                stdin=subprocess.PIPE,  # its other end closes with this process, if not before
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=self._environment,
@@ -101,7 +101,7 @@ class Service:
             self._started().terminate()
 
     def child(self, program: str) -> int:
-        """The process id of what it started by this name."""
+        """The process id of its descendant of this name."""
         for process in family.descendants(self.pid):
             if any(Path(word).name == program for word in process.words[:2]):
                 return process.pid
@@ -114,7 +114,7 @@ class Service:
 
 
 def stop(services: Iterable[Service], hurry: Callable[[], bool] = lambda: False) -> None:
-    """End all of these and what they started: asked at once, killed `GRACE` seconds later, or as soon as `hurry`."""
+    """End services and their descendants: SIGTERM at once, SIGKILL `GRACE` seconds later, or as soon as `hurry`."""
     begun = [service for service in services if service.begun]
     try:
         for service in begun:

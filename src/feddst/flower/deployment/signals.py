@@ -1,4 +1,4 @@
-"""Signals that ask a program to stop, while it has others to stop first."""
+"""Signals that ask a program to stop, while it has other processes to stop first."""
 
 import signal
 import threading
@@ -12,8 +12,8 @@ ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Signals:
     """While this is entered, the first of `ASKING` raises KeyboardInterrupt, and all after it only set `hurry`.
 
-    Stopping that has begun is never broken off, whether a signal began it or somebody set `stopping`. Signals that
-    are ignored, as `nohup` has it, stay so; in other threads than the main one nothing changes.
+    Stopping that has begun is never broken off, whether a signal or the attribute `stopping` began it. Signals that
+    are ignored, as under `nohup`, stay so. Outside the main thread nothing changes.
     """
 
     def __init__(self) -> None:
