@@ -14,7 +14,7 @@ from feddst.runtime.config import CohortConfig
 
 @dataclass(frozen=True)
 class Participant:
-    """A client of a round; `work` is None for a straggler whose method has no use for partial work."""
+    """A client of a round; `plan` is None for a straggler whose method does not use partial work."""
 
     client: int
     plan: ClientPlan | None
@@ -23,7 +23,7 @@ class Participant:
 def participants(
     method: Method, state: ServerState, config: CohortConfig, clients: int, rounds: int
 ) -> list[Participant]:
-    """The clients of this round, one of so many, with what each will do."""
+    """The clients of this round, sampled from 0 … `clients` − 1, with the plan of each."""
     draws = generator(state.seed, "cohort", state.round)
     replace = config.sampling == "with-replacement"
     sampled = draws.choice(clients, size=config.size, replace=replace).astype(np.int64)
@@ -35,8 +35,8 @@ def participants(
 
 
 def _rate(schedule: str, round: int, rounds: int) -> float:
-    """What a schedule multiplies the learning rate by; raises `TrainingError` if that is nothing to train with."""
-    # Round 0 asks for what is needed before training, and rounds that did not count are made up for beyond the last.
+    """The factor of a schedule on the learning rate; raises `TrainingError` unless it is above 0 and finite."""
+    # Round 0 comes before training, and rounds that did not count are repeated beyond the last.
     rate = SCHEDULES[schedule].factor(max(1, min(round, rounds or round)), rounds)
     if not 0 < rate < math.inf:
         raise TrainingError(f"local.schedule {schedule} must give a factor above 0, got {rate} for round {round}")
