@@ -26,7 +26,7 @@ from feddst.methods.sprout import Sprout, Sprouting
 from feddst.options import flatten
 
 _NAME = re.compile(r"\w+([+.-]\w+)*")
-"""What can be typed in a list of methods, with options of its own after a colon, and be a directory's name."""
+"""Names that can be typed in a list of methods, with options after a colon, and be a directory's name."""
 
 
 def groups_of(method: type[Method]) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def groups_of(method: type[Method]) -> dict[str, Any]:
 
 @cache
 def own_defaults(method: type[Method]) -> Mapping[str, Any]:
-    """The options, by dotted name, of which a method has another default than their groups have."""
+    """The method's own defaults, by dotted name, where they differ from those of their groups."""
     found: dict[str, Any] = {}
     for name, kind in groups_of(method).items():
         own, usual = (flatten(group, f"{name}.") for group in (default_group(method, name, kind), kind()))
@@ -46,7 +46,7 @@ def own_defaults(method: type[Method]) -> Mapping[str, Any]:
 
 
 def default_group(method: type[Method], name: str, kind: Any) -> Any:
-    """What a group of a method is where nobody has set it."""
+    """The default of one of a method's groups of options."""
     [field] = [field for field in dataclasses.fields(method) if field.name == name]
     if field.default is not dataclasses.MISSING:
         return field.default
@@ -54,9 +54,9 @@ def default_group(method: type[Method], name: str, kind: Any) -> Any:
 
 
 def why_idle(method: type[Method], values: Mapping[str, Any]) -> Callable[[str], str | None]:
-    """Tells why an option does nothing for a method with these values of options: empty if it is other methods' alone.
+    """A function that says why an option does nothing for a method with these values.
 
-    None if it does something, or is not of methods at all.
+    It returns an empty text if only other methods have the option, None if it has an effect or is no method's.
     """
     own, *others = ({field.name for field in dataclasses.fields(one)} for one in (method, *METHODS.values()))
     reasons = dict.fromkeys(set[str]().union(*others) - own, "") | dict(method.idle({**values, **method.pins}))
@@ -64,12 +64,12 @@ def why_idle(method: type[Method], values: Mapping[str, Any]) -> Callable[[str],
 
 
 class Methods(Registry[type[Method]]):
-    """Whose fields are groups of options, which every run's config then has."""
+    """The registry of methods; the groups of options that are their fields are in every run's config."""
 
     def admit(self, item: Any) -> None:
-        """A method's fields are groups of other methods, by the same names, or its own.
+        """Check a method and its fields: groups that other methods have by the same names, or new ones.
 
-        The default that a field has is the method's own: it counts unless an option is set.
+        The default of a field is the method's own: it holds unless an option is set.
         """
         if not (inspect.isclass(item) and issubclass(item, Method)) or inspect.isabstract(item):
             raise TypeError(f"a method must be a class that implements feddst.methods.Method, got {item!r}")

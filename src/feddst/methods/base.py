@@ -1,4 +1,4 @@
-"""What every method is: pure functions from state to state, and orders for clients."""
+"""What every method is: pure functions from state to state, and plans for clients."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -43,8 +43,8 @@ class Method(ABC):
     The fields of a method are groups of options (`local`, `sparsity`, `readjust`, …), shared by name with
     every other method that has them. `pins` are options that a method fixes by definition. A method whose
     plans have clients keep something between rounds must say that it `keeps_state`. One that `reads_gradients` asks
-    clients to report them, and must not get the largest alone: codecs that carry changes so are refused, and float16
-    to one that `reads_squares`.
+    clients to report them, and cannot be combined with top-k codecs; one that `reads_squares` cannot be combined with
+    float16 either.
     """
 
     registry: "ClassVar[Registry[type[Method]]]"
@@ -58,7 +58,7 @@ class Method(ABC):
 
     @property
     def accepts_partial(self) -> bool:
-        """Whether what a straggler has after fewer epochs is averaged."""
+        """Whether a straggler's update after fewer epochs is averaged."""
         return False
 
     @property
@@ -68,12 +68,12 @@ class Method(ABC):
 
     @property
     def reads_squares(self) -> bool:
-        """Whether they are asked for squared gradients, which are too small for float16."""
+        """Whether clients are asked for squared gradients, which are too small for float16."""
         return False
 
     @classmethod
     def idle(cls, values: Mapping[str, Any]) -> Mapping[str, str]:
-        """Options of its own, or groups, that do nothing with these values of options, each with what makes it so."""
+        """The method's options or groups that do nothing with these values, each with the reason."""
         return {}
 
     @abstractmethod
@@ -81,15 +81,15 @@ class Method(ABC):
         """The state before the first round; `round` 0 if clients must be asked something before round 1."""
 
     def broadcast(self, state: ServerState, client: int) -> Broadcast:
-        """What goes down to a client of the round: as a rule the same to all, but for what their plans have them keep.
+        """What a client of the round is sent: by default the same as all, except what their plans have them keep.
 
-        Its masks, and so how many weights it is sent, may differ from client to client. Clients that are sent the very
-        same tensors share the work of writing them.
+        Masks, and so the number of weights sent, may differ from client to client. The same tensors are encoded only
+        once for all clients.
         """
         return Broadcast(state.round, state.params, state.buffers, state.masks)
 
     def cohort(self, state: ServerState, sampled: np.ndarray[Any, np.dtype[np.int64]]) -> list[int]:
-        """Who takes part, given the clients that the federation sampled for this round."""
+        """The clients that take part, given those that the federation sampled for this round."""
         return [int(client) for client in sampled]
 
     @abstractmethod

@@ -1,9 +1,9 @@
 """Federated averaging (McMahan et al., AISTATS 2017) and its two relatives called FedAvgM.
 
 Clients run SGD from the server's model; the server takes the mean of what they send, weighted by their number
-of images, or makes a step of its own by it (`server.optimizer`). With `proximal.mu` clients pay for leaving the model
-that they receive. Hsu et al. (2019) put momentum on the server; the FedDST paper calls FedAvgM what has momentum in the
-clients' SGD. Both are here, under two names.
+of images, or makes an optimizer step with it (`server.optimizer`). With `proximal.mu` clients pay a penalty for leaving
+the model that they receive. The FedAvgM of Hsu et al. (2019) has momentum on the server, that of the FedDST paper
+in the clients' SGD. Both are here, under two names.
 """
 
 from collections.abc import Mapping
@@ -62,11 +62,11 @@ class FedAvg(Method):
         return self.server_step.step(state.params, self.mean(state, total, otherwise), state.extra)
 
     def mean(self, state: ServerState, total: Aggregator, otherwise: Tensors | None) -> Tensors:
-        """The clients' mean that the server steps by; `otherwise` is for what none of them holds."""
+        """The clients' mean that the server steps by; `otherwise` has the values of weights that none holds."""
         return total.mean(otherwise=otherwise)
 
     def forget(self, extra: Tensors, masks: Masks) -> Tensors:
-        """What the server keeps, without what belongs to weights that `masks` leave out."""
+        """What the server keeps, reset for weights that `masks` leave out."""
         return self.server_step.forget(extra, masks)
 
 

@@ -99,12 +99,12 @@ class FedDST(RandomMask):
 
 
 def shrunk(mean: Tensors, state: ServerState, total: Aggregator) -> dict[str, Tensor]:
-    """Layers in which what was not broadcast is as small as if those who do not hold it had sent 0."""
+    """Layers whose newly grown weights are averaged over all clients; those without them count as 0."""
     shares = {name: votes / total.weight for name, votes in total.votes().items()}
     return {name: torch.where(state.masks[name], mean[name], mean[name] * share) for name, share in shares.items()}
 
 
 def by_votes(theta: Tensors, votes: Tensors) -> dict[str, Tensor]:
-    """Numbers that order a layer's weights by votes, and where these are equal by size, which counts less than one."""
+    """Scores that order a layer's weights by votes, and by size where votes are equal."""
     sizes = {name: theta[name].abs().double() for name in votes}
     return {name: votes[name] + size / (1 + size) for name, size in sizes.items()}

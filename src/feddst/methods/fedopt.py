@@ -1,4 +1,4 @@
-"""FedOpt (Reddi et al., ICLR 2021) by its three names: FedAvgM whose server steps with an adaptive optimizer.
+"""FedOpt (Reddi et al., ICLR 2021) in its three variants: FedAvgM whose server steps with an adaptive optimizer.
 
 Any other method does so too with `server.optimizer`; the steps are in `feddst.methods.server`.
 """

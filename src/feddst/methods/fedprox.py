@@ -1,6 +1,6 @@
 """FedProx (Li et al., MLSys 2020): clients pay μ/2·‖θ − θ^r‖² for leaving the received model.
 
-The server also averages what stragglers have after fewer epochs, where FedAvg leaves them out. Any other method does
+The server also averages stragglers' updates after fewer epochs, which FedAvg leaves out. Any other method does
 both with `proximal.mu` above 0.
 """
 

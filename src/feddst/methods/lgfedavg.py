@@ -1,6 +1,6 @@
 """LG-FedAvg (Liang et al. 2020): the first layers stay with each client, the last k are averaged.
 
-What is local is every parameter that comes before the weight of the first shared layer, in the module's order: the
+Every parameter that comes before the weight of the first shared layer, in the module's order, is local: the
 weights and biases of the first layers, and the norms between them. Local parameters never travel; a client begins with
 their initial values and keeps what it has trained. The shared ones are averaged as in FedAvg.
 """
@@ -33,8 +33,8 @@ class LGFedAvg(FedAvgM):
     """FedAvgM on the shared layers, and every client's own layers before them.
 
     The server's state keeps the local parameters at their initial values, and the global model is made of those: its
-    accuracy says little. What counts is the personalised one, of the shared layers behind each client's own. Buffers,
-    such as BatchNorm's statistics, are averaged wherever they are.
+    accuracy says little. What counts is the personalised accuracy, of the shared layers behind each client's own.
+    Buffers, such as BatchNorm's statistics, are averaged in all layers.
     """
 
     name: ClassVar[str] = "lg-fedavg"

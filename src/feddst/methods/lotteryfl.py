@@ -4,7 +4,7 @@ A client holds a mask m_c, all ones at first, and never trains on a fifth of its
 θ⊙m_c gets more than half of those images right, and m_c keeps more than its budgets, every layer drops the fifth of
 its active weights that is smallest in |θ|, and what is left goes back to its initial values: θ_c = θ⁰⊙m_c. Else
 θ_c = θ⊙m_c. The client trains θ_c within m_c and sends the weights that m_c keeps, with m_c itself. The server takes
-the mean of each weight over the clients that hold it, and keeps the old value where nobody does.
+the mean of each weight over the clients that hold it, and keeps the old value where none does.
 """
 
 from dataclasses import dataclass, replace
@@ -42,8 +42,8 @@ class Lottery:
 class LotteryFL(FedAvgM):
     """The server's model is dense and poor by itself; a client's own model is the server's under the client's mask.
 
-    Clients keep their masks alone. The weights they trained would serve them better still, but would have to be kept:
-    32 bits for each weight instead of one.
+    Clients keep only their masks. The weights they trained would be more accurate, but take 32 bits each to keep
+    instead of one.
     """
 
     name: ClassVar[str] = "lotteryfl"

@@ -2,8 +2,8 @@
 
 Client c belongs to tier c mod T and holds a share s of each layer's budget: its largest weights, chosen anew after each
 round. So the weaker clients' networks lie within those of the stronger ones, as the widths of HeteroFL do (Diao et al.,
-ICLR 2021). The server averages each weight over the clients that hold it; one that nobody held in a round stays as it
-is.
+ICLR 2021). The server averages each weight over the clients that hold it; one that no client held in a round stays
+as it is.
 """
 
 from dataclasses import dataclass, replace
@@ -73,6 +73,6 @@ class NestedMask(RandomMask):
 
 
 def tier_masks(state: ServerState, share: float) -> dict[str, Tensor]:
-    """The largest weights of each layer, so many of its budget, at least one."""
+    """Masks of the largest weights of each layer: this share of its budget, at least one."""
     budgets = {name: max(1, round(share * budget)) for name, budget in state.budgets.items()}
     return prune_within(state.params, budgets, among=state.masks, held=state.masks)

@@ -1,6 +1,6 @@
 """One-shot pruning: one client looks at the dense initial network once; then FedAvgM within the mask for ever.
 
-Round 0 only asks: one client sends a tensor of what it finds in its images, and nobody trains. SNIP (Lee et al., ICLR
+In round 0 no client trains: one sends a tensor that it computes from its images. SNIP (Lee et al., ICLR
 2019) takes the gradient g of one minibatch and keeps the weights of largest |θ⊙g|, those whose removal would change the
 loss most. GraSP (Wang et al., ICLR 2020) takes Hg, with the gradient g and the Hessian H of the prunable weights and
 the network's outputs divided by 200, and removes the weights of largest −θ⊙Hg, those whose removal would let the
@@ -76,7 +76,7 @@ class OneShotPruning(RandomMask):
 
     @abstractmethod
     def worth(self, theta: Tensor, reported: Tensor) -> Tensor:
-        """How much each weight of a layer deserves to stay, from what the client reported of it."""
+        """A score for each weight of a layer, from what the client reported; the largest stay."""
 
     def init(self, model: InitialModel, seed: int) -> ServerState:
         later = self.sparsity.budgets(model.layers) if self.oneshot.server_prunes else {}  # what `pruned_again` needs
@@ -91,7 +91,7 @@ class OneShotPruning(RandomMask):
         )
 
     def first_budgets(self, layers: Sequence[Layer]) -> dict[str, int]:
-        """What each layer keeps in round 0; of scope `global` only their sum counts."""
+        """What each layer keeps in round 0; with scope `global` only their sum counts."""
         level = self.sparsity.level if self.oneshot.kept == "1-S" else 1 - self.sparsity.level
         distribution = "uniform" if self.oneshot.scope == "layer" else self.sparsity.distribution
         return Sparsity(level, distribution).budgets(layers)
@@ -121,7 +121,7 @@ class OneShotPruning(RandomMask):
         return state.next(params=masked(state.params, masks), masks=masks, budgets=count_active(masks))
 
     def pruned_again(self, state: ServerState) -> ServerState:
-        """The state with a network no denser than 1−S, if the server is to see to that."""
+        """The state with a network no denser than 1−S, if `server_prunes`."""
         if not self.oneshot.server_prunes:
             return state
         later = {name: int(state.extra[f"later/{name}"]) for name in state.budgets}
@@ -138,7 +138,7 @@ class OneShotPruning(RandomMask):
 
 
 def best_of_all(worths: Tensors, count: int) -> dict[str, Tensor]:
-    """The masks of the `count` largest of all layers' worths together; a layer may end up with none."""
+    """Masks of the `count` largest worths over all layers together; a layer may end up empty."""
     flat = torch.cat([worth.reshape(-1) for worth in worths.values()])
     chosen = torch.split(top(flat[None], count)[0], [worth.numel() for worth in worths.values()])
     return {name: mask.reshape(worths[name].shape) for name, mask in zip(worths, chosen, strict=True)}

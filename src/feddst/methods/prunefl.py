@@ -11,9 +11,9 @@ keeps each while its g²/t exceeds Γ, which gives the largest Γ there is. What
 starts there. How dense the network becomes is a result.
 
 As in the authors' code, training goes on from that first client's weights, and biases and norms, whose time is part of
-T, count in Γ. Three things are otherwise there: after the first stage a client squares the sum of a round's gradients,
-not each of them; it gathers squares in every round, and here, where few of many take part in a round, in those that end
-with a new mask; and no mask is chosen before the network is right half as often again as by chance. With
+T, count in Γ. Their code differs in three ways: after the first stage a client squares the sum of a round's gradients,
+not each of them; it gathers squares in every round, here only rounds that end with a new mask do, since few of many
+clients take part in a round; and it chooses no mask before the accuracy is 1.5 times that of chance. With
 `importance = "mean"` clients send gradients, as the FedDST paper has it, and g² is the square of the mean over clients
 and over all images of each at the end of the round. With `initial_rounds = 0` the first client trains for one round and
 reports as others do.
@@ -92,7 +92,7 @@ class Reconfiguration:
         return self.importance == "squares" and self.variant == "authors"
 
     def settles(self, r: int) -> bool:
-        """Whether round r is one client's, that trains and prunes until its density settles."""
+        """Whether in round r one client alone trains and prunes until its density settles."""
         return r == 0 and self.initial_rounds > 0 and self.variant == "authors"
 
     def due(self, r: int) -> bool:
@@ -149,7 +149,7 @@ class PruneFL(FedAvgM):
         )
 
     def times(self, model: InitialModel) -> LayerTimes:
-        """What a round costs, kept in the state from now on, since another measurement would find other times."""
+        """The time that a round takes, kept in the state, since another measurement would differ."""
         if self.prunefl.layer_times == "equal":
             n = sum(layer.size for layer in model.layers)
             return LayerTimes({layer.name: 1 / n for layer in model.layers})
@@ -167,18 +167,18 @@ class PruneFL(FedAvgM):
         return plan.adding(self.asked) if self.prunefl.due(state.round) else plan
 
     def settling(self, state: ServerState) -> InitialPruning:
-        """The first client's orders."""
+        """The first client's step in round 0."""
         options, times = self.prunefl, self.remembered(state)
         return InitialPruning(options.initial_rounds, options.every, options.prunable, times.per_weight, times.constant)
 
     def remembered(self, state: ServerState) -> LayerTimes:
-        """The times that the state has had since the beginning."""
+        """The times that the state has kept."""
         each = {name: float(state.extra[f"time/{name}"]) for name in state.masks}
         return LayerTimes(each, float(state.extra["time"]))
 
     @property
     def asked(self) -> Report:
-        """What clients report where the mask is chosen anew."""
+        """What clients report when the mask is chosen anew."""
         return Report("squared-gradient" if self.prunefl.squares else "gradient")
 
     def aggregate(self, state: ServerState, total: Aggregator) -> ServerState:

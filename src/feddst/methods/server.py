@@ -1,13 +1,12 @@
-"""What the server makes of the clients' mean: the mean itself, or a step by an optimizer of the server's own.
+"""How the server uses the clients' mean: as the new weights, or for a step of an optimizer of its own.
 
 FedOpt (Reddi et al., ICLR 2021) treats the mean change Δ = mean(θ_c) − θ as a gradient.
 
 Momentum (Hsu et al. 2019): v ← βv + Δ, θ ← θ + v. The adaptive ones keep m ← β₁m + (1−β₁)Δ and a second moment v, and
 step θ ← θ + η·m/(√v + τ). Adagrad: v ← v + Δ², with β₁ = 0; Adam: v ← β₂v + (1−β₂)Δ²; Yogi:
 v ← v − (1−β₂)Δ²·sign(v − Δ²). At first m = 0 and v = τ². On sparse updates Δ is 0 where no client holds a weight, and
-what is kept of a weight outside the mask is m = 0 and v = τ². Those around a weight that enters may have a much larger
-v, so that its first steps are longer than theirs: with `adaptive.entering = "layer"` it enters with the mean v of its
-layer.
+a weight outside the mask has m = 0 and v = τ². The weights around one that enters may have a much larger v, so that its
+first steps are longer than theirs: with `adaptive.entering = "layer"` it enters with the mean v of its layer.
 """
 
 from abc import ABC, abstractmethod
@@ -68,7 +67,7 @@ class ServerStep(ABC):
 
     @abstractmethod
     def forget(self, kept: Tensors, masks: Masks) -> Tensors:
-        """What is kept, without what belongs to weights that `masks` leave out."""
+        """What is kept, reset for weights that `masks` leave out."""
 
 
 def server_step(server: ServerOptimizer, adaptive: Adaptive) -> ServerStep:
@@ -93,7 +92,7 @@ class Mean(ServerStep):
 
 @dataclass(frozen=True)
 class Momentum(ServerStep):
-    """A step along all changes so far, which count ever less."""
+    """A step along the sum of all changes so far, in which older ones count ever less."""
 
     beta: float
 
@@ -147,7 +146,7 @@ class AdaptiveStep(ServerStep):
         return left
 
     def first_v(self, v: Tensor, mask: Tensor) -> float:
-        """The v that a weight outside the mask of a layer shall enter with."""
+        """The v that a weight outside the mask of a layer enters with."""
         if self.options.entering == "anew" or not mask.any():
             return self.options.tau**2
         return float(v[mask].double().mean())

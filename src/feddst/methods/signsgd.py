@@ -1,6 +1,6 @@
 """Stochastic-sign SGD (Jin et al. 2020): clients vote on the sign of every step, with one bit a weight.
 
-Nobody trains. Each client takes the gradient g of its loss over all its images at the weights it was sent, without L2
+No client trains. Each takes the gradient g of its loss over all its images at the weights it was sent, without L2
 regularisation, and for each weight votes +1 with probability (b + g)/2b, else −1, where g is cut to −b … b: the vote's
 expectation is g/b. The server steps along the majority, θ ← θ − η·sign(Σ votes), and not at all where there is a tie. A
 plain sign would always step towards what most clients want, however little; chance lets a few large gradients outvote

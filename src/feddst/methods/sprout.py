@@ -1,16 +1,16 @@
 """Sprout, this package's own: RandomMask whose server grows and moves the mask, which need not cost any upload.
 
-The network may begin with fewer weights than it ends with, or with more, and with other shares of them in its layers:
-each layer's number of weights then changes by the same factor each round. Bytes buy more rounds of a small network, and
-rounds are what accuracy comes with: this is what pays, where no layer is starved at first.
+The network may begin with fewer weights than it ends with, or with more, and differently spread over its layers: each
+layer's number of weights then changes by the same factor each round. The same bytes train a smaller network for more
+rounds, and accuracy grows with rounds: this pays as long as no layer is starved at first.
 
 Every ΔR rounds each layer may also lose the share α_r of its weights and grow as many elsewhere, at zero; clients train
-within the mask that they receive, and send none. Which weights leave and where others grow follows from what the server
-has anyway: how large weights are, and how much the rounds before have moved them. Where a unit's weights move, those
-that it lacks would move too: the gradient of a weight is the product of what comes in at one end and back at the other.
-And layers whose weights move much may be dealt more of them, at the expense of others. Or the server asks: before each
-change the clients of a round report the gradient at the model that they receive, which costs upload, and do not train.
-What has grown may be spared for some rounds, since it begins at zero and so among the smallest.
+within the mask that they receive, and send none. The server chooses weights by what it knows anyway: how large they
+are, and how much recent rounds have moved them. Where a unit's weights move, those that it lacks would move too: a
+weight's gradient is the product of its input and of the gradient at its output. Layers whose weights move much may also
+get more weights, at the expense of others. Or the server asks: before each change the clients of a round report the
+gradient at the model that they receive, which costs upload, and do not train. Grown weights may be spared for some
+rounds, since they begin at zero and so among the smallest.
 """
 
 import math
@@ -146,13 +146,13 @@ class Sprout(RandomMask):
 
     @property
     def first(self) -> Sparsity:
-        """What the network begins with."""
+        """The sparsity that the network begins with."""
         spread = self.sparsity.distribution if self.sprout.spread == "same" else self.sprout.spread
         return Sparsity(self.sprout.start, spread)
 
     @property
     def changes(self) -> bool:
-        """Whether the network ends otherwise than it begins."""
+        """Whether the network's sparsity or its spread over layers changes."""
         return self.first != self.sparsity
 
     def due(self, r: int) -> bool:
@@ -163,7 +163,7 @@ class Sprout(RandomMask):
 
     def budgets(self, layers: tuple[Layer, ...], r: int) -> dict[str, int]:
         """How many weights each layer has after round r: from first to last they change by the same factor a round."""
-        layers = tuple(sorted(layers, key=lambda layer: layer.name))  # whoever asks, the same halves are rounded up
+        layers = tuple(sorted(layers, key=lambda layer: layer.name))  # the same halves are rounded up in any order
         last = self.sparsity.budgets(layers)
         if not self.changes:
             return last
@@ -180,19 +180,19 @@ class Sprout(RandomMask):
         return self.with_next_mask(state, after, {}) if self.due(state.round) else after
 
     def with_next_mask(self, state: ServerState, after: ServerState, gradient: Tensors) -> ServerState:
-        """What a round has come to, with the mask that follows it; `gradient` is what clients reported, if anything."""
+        """The state after a round, with its next mask; `gradient` is what clients reported, if anything."""
         budgets = self.next_budgets(after, state.round)
         if budgets == state.budgets and not self.sprout.share(state.round):
             return after
         masks = self.moved(after, budgets, state.round, gradient)
-        stayed = {name: mask & state.masks[name] for name, mask in masks.items()}  # what enters begins anew
+        stayed = {name: mask & state.masks[name] for name, mask in masks.items()}  # entering weights begin anew
         params, extra = masked(after.params, masks), self.forget(after.extra, stayed)
         if self.sprout.grace:
             extra = {**extra, **self.spared(after, masks, state.round)}
         return replace(after, params=params, masks=masks, budgets=budgets, extra=extra)
 
     def next_budgets(self, state: ServerState, r: int) -> Mapping[str, int]:
-        """How many weights each layer shall have after round r's change; dealing leaves it one at least."""
+        """How many weights each layer has after round r's change; dealing leaves it at least one."""
         planned = self.budgets(layers_of(state), r) if self.changes else state.budgets
         if self.sprout.layers == "fixed":
             return planned
@@ -216,7 +216,7 @@ class Sprout(RandomMask):
         return masked(super().forget(extra, masks), {_PREFIX + name: mask for name, mask in masks.items()})
 
     def moved(self, state: ServerState, budgets: Mapping[str, int], r: int, gradient: Tensors) -> dict[str, Tensor]:
-        """The masks after a change: what matters least has left, what was missing has grown; nothing does both."""
+        """The masks after a change: the least important weights leave, absent ones grow, and none does both."""
         draws, found = generator(state.seed, "sprout", r), dict[str, Tensor]()
         for name, (leave, enter) in sorted(self.turnover(state, budgets, r).items()):
             mask, movement = state.masks[name], state.extra.get(_PREFIX + name)
@@ -238,7 +238,7 @@ class Sprout(RandomMask):
         return found
 
     def importance(self, theta: Tensor, movement: Tensor | None) -> Tensor:
-        """Numbers of which the smallest leave."""
+        """A score for each weight; the smallest leave."""
         if movement is None or self.sprout.drop == "magnitude":
             return theta
         return movement if self.sprout.drop == "movement" else theta.abs() * movement.sqrt()
@@ -246,7 +246,7 @@ class Sprout(RandomMask):
     def scores(
         self, mask: Tensor, movement: Tensor | None, gradient: Tensor | None, draws: np.random.Generator
     ) -> Tensor:
-        """Numbers of which the largest are grown: gradients, or a draw with a probability for each weight."""
+        """A score for each weight; the largest are grown. Gradients, or a draw with a probability for each."""
         if gradient is not None:
             return gradient.abs()
         chance = torch.from_numpy(1 - draws.random(tuple(mask.shape))).to(mask.device)  # in (0, 1]
@@ -284,14 +284,14 @@ class Sprout(RandomMask):
 
 
 def root_mean(movement: Tensor, mask: Tensor) -> float:
-    """How much a weight of a layer has moved: the root of its mean square."""
+    """How much a layer's weights have moved: the root of their mean square."""
     return math.sqrt(float((movement.double() * mask).sum() / mask.sum().clamp_min(1)))
 
 
 def grown(first: Mapping[str, int], last: Mapping[str, int]) -> dict[str, int]:
     """The numbers of weights that layers end with: `last`, but unless the network shrinks, no layer does.
 
-    Those that would keep what they have, and the others go without so much, in proportion to what they gain.
+    A layer that would shrink keeps its weights; the others gain that much less, in proportion to their gains.
     """
     more = sum(last.values()) - sum(first.values())
     if more < 0:
@@ -302,16 +302,16 @@ def grown(first: Mapping[str, int], last: Mapping[str, int]) -> dict[str, int]:
 
 
 def between(first: int, last: int, done: float) -> int:
-    """A layer's number of weights on the way from first to last; not without any unless it is so at both ends."""
+    """A layer's number of weights on the way from first to last; at least 1 before the end, unless both are 0."""
     if done == 1 or first == last:
         return last
     return max(1, round(math.pow(first, 1 - done) * math.pow(last, done)))
 
 
 def deal(count: int, wants: Sequence[float], rooms: Sequence[int]) -> list[int]:
-    """Deals out `count` in proportion to `wants`, to nobody more than there is room for; what is over goes to others.
+    """Divide `count` in proportion to `wants`, each part at most its room; what does not fit goes to the others.
 
-    Fractions go to those who are closest to one more; who wants nothing gets something only when all others are full.
+    Fractions go to the parts closest to one more; a part that wants nothing gets some only when all others are full.
     """
     most = max(wants)
     parts = [max(want / most, 1e-9) if most else 1.0 for want in wants]
@@ -338,8 +338,8 @@ def is_spared(state: ServerState, name: str, r: int) -> Tensor:
 
 
 def spare(importance: Tensor, spared: Tensor) -> Tensor:
-    """Importance with which those that are spared come after all others, and after each other as before."""
-    size = importance.abs().double()  # the smallest of them are to be told apart beside the largest
+    """Importance with spared weights above all others, and in the same order among themselves."""
+    size = importance.abs().double()  # the smallest must stay distinct beside the largest
     return torch.where(spared, 1 + size.max() + size, size)
 
 
@@ -353,8 +353,8 @@ def scarcity(mask: Tensor) -> Tensor:
 def expected_movement(movement: Tensor, mask: Tensor) -> Tensor:
     """How much each weight [out, in, …] may be expected to move, from those at the same output and the same input.
 
-    It is the root of the product of both means of squares, relative to the layer's. Each mean counts one weight more
-    than there are, which has moved as the mean of all: so units without weights are neither ruled out nor preferred.
+    It is the root of the product of both mean squares, relative to the layer's. Each mean counts one weight more than
+    there are, with the mean movement of all: so units without weights are neither ruled out nor preferred.
     """
     ends = *mask.shape[:2], -1
     squares, held = (movement.double() * mask).reshape(ends), mask.double().reshape(ends)
@@ -366,7 +366,7 @@ def expected_movement(movement: Tensor, mask: Tensor) -> Tensor:
 
 
 def _movement(before: ServerState, total: Aggregator) -> Tensors:
-    """The squares of what clients have moved each weight by, those of past rounds counting ever less."""
+    """The square of how far clients have moved each weight; past rounds count ever less."""
     mean, found = total.mean(otherwise=before.params), {}
     for name in before.masks:
         step = (mean[name] - before.params[name]).square()

@@ -24,10 +24,10 @@ from feddst.runtime.config import RunConfig, make_method, with_pins
 
 @dataclass(frozen=True)
 class Part:
-    """A parameter, of whose values so many are `kept`.
+    """A parameter; `kept` counts its values that are not masked.
 
     `dense` says why it is not sparse, and is empty if it is. `multiply_adds` are those of one forward pass for one
-    image without a mask; None where they are not counted, as of biases.
+    image without a mask; None where they are not counted, as for biases.
     """
 
     name: str
@@ -69,12 +69,12 @@ class Anatomy:
 
     @property
     def multiply_adds(self) -> int:
-        """Those of one forward pass for one image, without masks."""
+        """Multiply-adds of one forward pass for one image, without masks."""
         return sum(part.multiply_adds or 0 for part in self.parts)
 
     @property
     def sparse_multiply_adds(self) -> int:
-        """Those with the values that are kept."""
+        """Multiply-adds with the values that are kept."""
         return sum(part.sparse_multiply_adds or 0 for part in self.parts)
 
     @property
@@ -130,7 +130,7 @@ def _unmasked(method: Method, state: ServerState, layers: Sequence[Layer]) -> di
 
 
 def _notes(method: Method, state: ServerState, layers: Sequence[Layer]) -> list[str]:
-    """What becomes of the number of weights, where it is known and not what it is now."""
+    """How the number of weights will change, where that is known."""
     whole, planned = sum(layer.size for layer in layers), sum(state.budgets.values())
     if not state.round and planned < whole:
         return [f"{method.name} keeps {planned:,} of the {whole:,} prunable weights after round 0"]

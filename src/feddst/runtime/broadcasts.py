@@ -1,4 +1,4 @@
-"""What a round's clients are sent: as a rule the same, but a method may send each client something of its own."""
+"""What a round's clients are sent: by default the same, but a method may send each client something else."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -17,7 +17,7 @@ Key = tuple[object, ...]
 class Broadcasts:
     """The broadcasts of the round that begins with `state`: each is made once for all clients that are sent the same.
 
-    `known` is what followed from masks that were sent before, which is worked out anew only when they have moved.
+    `known` are the facts of masks that were sent before; they are computed anew only for masks that have moved.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Broadcasts:
         return self._references[key][1]
 
     def encoder(self, client: int) -> BroadcastEncoder:
-        """What writes the message to this client; raises `TrainingError` if the model cannot be sent."""
+        """The encoder of the message to this client; raises `TrainingError` if the model cannot be sent."""
         reference = self.reference(client)
         if id(reference) not in self._encoders:
             try:
@@ -57,11 +57,11 @@ class Broadcasts:
 
     @property
     def facts(self) -> list[MaskFacts]:
-        """What follows from each of the masks that are sent."""
+        """The facts of each of the masks that are sent."""
         return [reference.facts for _, reference in self._references.values()]
 
     def _as_sent(self, sent: Broadcast) -> Broadcast:
-        """A broadcast without the weights that its masks leave out; the state's own are zero there already."""
+        """A broadcast with the weights outside its masks set to 0; outside the state's own masks they are already."""
         return sent if sent.masks is self.state.masks else replace(sent, params=masked(sent.params, sent.masks))
 
     def _facts_of(self, sent: Broadcast) -> MaskFacts:
@@ -74,5 +74,5 @@ def _mask_key(facts: MaskFacts) -> Key:
 
 
 def _same_tensors(tensors: Mapping[str, Tensor]) -> Key:
-    """A key that is equal for the same tensors under the same names, for as long as somebody has them."""
+    """A key that is equal for the same tensors under the same names, while they are in memory."""
     return tuple((name, id(value)) for name, value in tensors.items())

@@ -1,8 +1,8 @@
-"""Checksums inside the texts that they cover, so that damage to a file is noticed and not believed.
+"""Checksums inside the texts that they cover, so that damage to a file is noticed.
 
-A JSON object has its checksum as its last member, `"check"`. In a file of several lines that of a line covers all lines
-before it as well. A text that begins with a comment has it there. What is from before there were checksums has none,
-and is taken as it is.
+A JSON object has its checksum as its last member, `"check"`. In a file of several lines, a line's checksum covers all
+lines before it as well. A text that begins with a comment has its checksum there. Files older than checksums have none,
+and are accepted as they are.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ _INDENT = re.compile(rb"\n\s*")
 
 @dataclass(frozen=True)
 class Opened:
-    """A text without its checksum, which is empty if it had none; `sound` is False if it is not as it was written."""
+    """A text without its checksum; `check` is empty if it had none, `sound` is False if the text is damaged."""
 
     content: bytes
     check: str
@@ -40,7 +40,7 @@ def seal(text: bytes, before: str = "") -> bytes:
 
 
 def unseal(text: bytes, before: str = "") -> Opened:
-    """What `seal` was given."""
+    """The inverse of `seal`."""
     found = _MEMBER.search(text)
     if found is None:
         return Opened(text, "", sound=b'"check"' not in text)
@@ -55,7 +55,7 @@ def seal_text(text: bytes) -> bytes:
 
 
 def unseal_text(text: bytes, heading: bytes) -> Opened:
-    """What `seal_text` was given; a text without a checksum has this heading, or none."""
+    """The inverse of `seal_text`; a text without a checksum has this heading, or none."""
     first, newline, rest = text.partition(b"\n")
     found = _COMMENT.search(first)
     if found is None:
@@ -70,27 +70,27 @@ def unseal_lines(content: bytes) -> Iterator[Opened]:
     for line in content.split(b"\n")[:-1]:
         opened = unseal(line, before)
         if before and not opened.check:
-            opened = Opened(line, "", sound=False)  # nobody writes a line without a checksum after one that has it
+            opened = Opened(line, "", sound=False)  # no line without a checksum follows one that has it
         before = opened.check
         yield opened
 
 
 class Journal:
-    """A file of JSON lines that grows, each of them sealed."""
+    """A growing file of JSON lines, each with its checksum."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._last: str | None = None
 
     def append(self, line: str) -> None:
-        """Add a line; it is not waited for until it is on the disk."""
+        """Add a line, without waiting for the disk."""
         with writing(self.path):
             sealed = self._sealed(line, self._check_of_last())
             with self.path.open("ab") as file:
                 file.write(sealed)
 
     def replace(self, lines: list[str]) -> None:
-        """Have these lines instead of all that there are."""
+        """Replace all lines by these."""
         self._last = ""
         write_atomically(self.path, b"".join([self._sealed(line, self._last or "") for line in lines]))
 

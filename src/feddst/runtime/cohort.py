@@ -14,9 +14,9 @@ from feddst.runtime.config import CohortConfig
 def participants(
     method: Method, state: ServerState, config: CohortConfig, clients: int, rounds: int
 ) -> list[tuple[int, ClientPlan | None]]:
-    """The clients of this round, one of so many, with their plans.
+    """The clients of this round, sampled from 0 … `clients` − 1, with the plan of each.
 
-    A straggler has none if its method has no use for partial work.
+    A straggler has none if its method does not use partial work.
     """
     draws = generator(state.seed, "cohort", state.round)
     replace = config.sampling == "with-replacement"
@@ -29,8 +29,8 @@ def participants(
 
 
 def _rate(schedule: str, round: int, rounds: int) -> float:
-    """What a schedule multiplies the learning rate by; raises `TrainingError` if that is nothing to train with."""
-    # Round 0 asks for what is needed before training, and rounds that did not count are made up for beyond the last.
+    """The factor of a schedule on the learning rate; raises `TrainingError` unless it is above 0 and finite."""
+    # Round 0 comes before training, and rounds that did not count are repeated beyond the last.
     rate = SCHEDULES[schedule].factor(max(1, min(round, rounds or round)), rounds)
     if not 0 < rate < math.inf:
         raise TrainingError(f"local.schedule {schedule} must give a factor above 0, got {rate} for round {round}")

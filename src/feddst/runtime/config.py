@@ -141,8 +141,8 @@ class RunConfig:
     def _refuse_codecs(self, method: Method) -> None:
         """Raise if a codec that the method does not fix itself would spoil values.
 
-        One for votes spoils all, one for the largest changes those that are no changes: models, and gradients, which
-        are reported by the codec of updates. In float16 squares of gradients would be 0.
+        The sign codec spoils all. A top-k codec spoils all but changes: models, and gradients, which travel in the
+        codec of updates. In float16 squared gradients would be 0.
         """
         updates = broadcast_codecs() if method.reads_gradients else general_codecs()
         if method.reads_squares:
@@ -166,12 +166,12 @@ def config_of(values: Mapping[str, Any]) -> RunConfig:
 
 
 def usual_for(method: Any) -> Mapping[str, Any]:
-    """What the method of this name, if it is one, has instead of the shared defaults, by dotted name."""
+    """The defaults that the method of this name, if there is one, has of its own, by dotted name."""
     return own_defaults(METHODS[method]) if isinstance(method, str) and method in METHODS else {}
 
 
 def with_pins(config: RunConfig) -> RunConfig:
-    """The config with what its method fixes by definition."""
+    """The config with the options that its method fixes by definition."""
     return updated(config, method_named(config.method).pins)
 
 
@@ -208,7 +208,7 @@ def refuse_ineffective(configs: Iterable[RunConfig], given: Mapping[str, Any]) -
 
 
 def reaches(stored: RunConfig, wanted: RunConfig) -> bool:
-    """Whether a run that ended as `stored` says has gone as far as `wanted` asks; 0 is without end."""
+    """Whether a run that ended as `stored` says has gone as far as `wanted` asks; 0 means no limit."""
     limits = ((stored.rounds, wanted.rounds), (stored.cap_gib, wanted.cap_gib))
     return all(old == new or old == 0 or (new != 0 and old >= new) for old, new in limits)
 
@@ -216,7 +216,7 @@ def reaches(stored: RunConfig, wanted: RunConfig) -> bool:
 def options_to_store(config: RunConfig) -> dict[str, Any]:
     """Every option of a config by dotted name, for a file or a digest that outlives what is installed today.
 
-    A group that another package declares is left out where the method does not have it and nobody has changed it.
+    Another package's group is left out if the method does not have it and it is at its defaults.
     """
     used = {field.name for field in dataclasses.fields(method_named(config.method))}
     idle = set(config.own.kinds) - used - set(dict(config.own.changed))

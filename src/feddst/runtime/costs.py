@@ -22,7 +22,7 @@ Formula = Literal["paper", "published"]
 class Traffic:
     """Bytes sent one way, and how many of them were masks and headers.
 
-    The rest are values, buffers and the zeros between sections, and all of what could not be used.
+    The rest are values, buffers, padding between sections, and all of the payloads that could not be used.
     """
 
     total: int = 0
@@ -30,19 +30,19 @@ class Traffic:
     headers: int = 0
 
     def add(self, payload: int, mask: int) -> None:
-        """One more payload, with a mask section of so many bytes."""
+        """Count a payload; `mask` is the size of its mask section."""
         self.total += payload
         self.masks += mask
         self.headers += HEADER_BYTES
 
     def add_unused(self, size: int) -> None:
-        """Something that came too late or was refused, and so was not taken apart."""
+        """Count a late or refused payload, without its sections."""
         self.total += size
 
 
 @dataclass(frozen=True)
 class Forward:
-    """FLOPs of one forward pass for one image, two each multiply-add: as if nothing were masked, and as masks are."""
+    """FLOPs of one forward pass for one image, two for each multiply-add: without masks, and with them."""
 
     dense: int
     sparse: int
@@ -52,8 +52,8 @@ class Forward:
 class Ledger:
     """Running totals. All whole numbers, so that a resumed run adds up to the same.
 
-    `up` and `down` are what was really sent. The bits follow `formula`, with so many of them a value each way (the
-    published code always counts 32). `layers` are the sizes of the prunable layers. `unsettled` holds, for the
+    `up` and `down` are what was really sent. The bits follow `formula`, with `up_width` and `down_width` bits a value
+    (the published code always counts 32). `layers` are the sizes of the prunable layers. `unsettled` holds, for the
     published way of adding up, what each client has been charged since the last scheduled evaluation.
     """
 
@@ -75,16 +75,16 @@ class Ledger:
     _price: tuple[Reference, ClientPlan, Mapping[str, int] | None, int] | None = None
 
     def book_sent(self, client: int, sizes: tuple[int, int], sent: Reference) -> None:
-        """A client received a message of so many bytes, and of so many for its mask, that says this."""
+        """Count a message to a client; `sizes` are its bytes and those of its mask, `sent` its content."""
         if self._sent is None or self._sent[0] is not sent:
             self._sent = sent, self.download_price(sent)
         self.down.add(*sizes)
         self.download_bits += self._owed("download", client, self._sent[1])
 
     def book_result(self, task: ClientTask, result: ClientResult) -> None:
-        """What came of a task, and what it took to make it; a client that failed may have computed anything."""
+        """Count a result's upload, and its FLOPs if the client finished its task; otherwise they are unknown."""
         if result.worked:
-            own = result.own if task.plan.own_layers else None  # else it trained, at least at first, as it was sent
+            own = result.own if task.plan.own_layers else None  # else it trained, at first at least, as it was sent
             self.charge_training(task.plan, task.sent.active if own is None else own, task.trained_on)
         if result.weight:
             self.up.add(result.size, result.mask_bytes)
@@ -93,7 +93,7 @@ class Ledger:
             self.up.add_unused(result.size)
 
     def _price_of(self, task: ClientTask, own: Mapping[str, int] | None) -> int:
-        """What an update costs by formula: as a rule the same as the one before it."""
+        """What an update costs by formula; cached, since it is mostly the same as for the one before."""
         last = self._price
         if last is None or last[0] is not task.sent or last[1] != task.plan or last[2] != own:
             bits = self.upload_price(task.sent, task.plan, own)
@@ -110,7 +110,7 @@ class Ledger:
         return self._value_bits(params, active, self.up_width) + mask + round(self.up_width * extras)
 
     def upload_bound(self, sent: Reference, plan: ClientPlan) -> int:
-        """The most bits that a client with these orders can upload."""
+        """The most bits that a client with this plan can upload."""
         moves = any(plan.mask_bounds(name, sent.active.get(name)) for name in (*sent.active, *plan.own_layers))
         return self.upload_price(sent, plan, sent.active if moves else None)
 
@@ -121,7 +121,7 @@ class Ledger:
         return self._value_bits(params, sent.active, self.down_width) + mask
 
     def charge_training(self, plan: ClientPlan, active: Mapping[str, int], images: int) -> None:
-        """One client trained with so many active weights in its masked layers.
+        """Count a client's training with these numbers of active weights in its masked layers.
 
         A readjustment or a report adds a gradient that is dense in the weights alone.
         """
@@ -134,7 +134,7 @@ class Ledger:
         self.flops_sparse += passes * sparse + plan.differentiated(images) * mixed
 
     def forward(self, active: Mapping[str, int]) -> Forward:
-        """What a forward pass costs with so many active weights in the masked layers."""
+        """What a forward pass costs with these numbers of active weights in the masked layers."""
         dense, sparse = (forward_flops(self.multiply_adds, some) for some in ({}, self._densities(active)))
         return Forward(dense, sparse)
 

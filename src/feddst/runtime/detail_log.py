@@ -1,4 +1,4 @@
-"""What is told of a run's rounds beyond their rows."""
+"""The details of a run's rounds, beyond their rows."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ class DetailLog:
         self._shown: PixelMap | None = None
 
     def go_on_after(self, details: Sequence[Detail]) -> None:
-        """These have been told."""
+        """Continue after these details, written before."""
         self._digest = _digest_of(details, self._eval_every)
         self._shown = next((one.inputs for one in reversed(details) if one.inputs is not None), None)
 
@@ -44,7 +44,7 @@ class DetailLog:
         *,
         evaluation_due: bool,
     ) -> Detail | None:
-        """What there is to tell of a round that ended with these masks and, if evaluated, these clients' accuracies."""
+        """The detail of a round that ended with these masks and, if evaluated, these accuracies; None if empty."""
         begins = ended.number == self._first_round
         detail = Detail(
             round=ended.number,
@@ -59,7 +59,7 @@ class DetailLog:
 
     @property
     def digest(self) -> str:
-        """A digest of all that was told, as `digest_of` makes it."""
+        """A digest of all details so far, as `digest_of` makes it."""
         return self._digest.hexdigest()
 
     def _lives(self, ended: Round, active: Mapping[str, int]) -> tuple[LayerLife, ...]:
@@ -70,7 +70,7 @@ class DetailLog:
         )
 
     def _new_picture(self, masks: Masks) -> PixelMap | None:
-        """The first linear layer's mask, unless it was last shown just so, or its inputs have no places in an image."""
+        """The first linear layer's mask, None if it is as last shown, or its inputs are no image."""
         name = next((name for name in self._grids if name in masks), None)
         grid = None if name is None else self._grids[name]
         if name is None or grid is None:
@@ -83,9 +83,9 @@ class DetailLog:
 
 
 def digest_of(details: Sequence[Detail], eval_every: int) -> str:
-    """A digest of what was told, without evaluations that were due only because the run ended there.
+    """A digest of details, without evaluations that were due only because the run ended there.
 
-    Those are taken back when the run goes on.
+    Those are removed when the run goes on.
     """
     return _digest_of(details, eval_every).hexdigest()
 

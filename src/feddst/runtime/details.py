@@ -12,7 +12,7 @@ from feddst.errors import DamageError
 from feddst.runtime.checksums import unseal_lines
 
 BINS = 20
-"""Clients' accuracies are counted in so many steps of equal width, from 0 to 1."""
+"""The number of bins of equal width, from 0 to 1, in which clients' accuracies are counted."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class PixelMap:
 class Detail:
     """What has happened in a round: `layers` is empty where no mask has moved, `clients` is None without an evaluation.
 
-    `clients` counts clients by their accuracy on their own test images, in `BINS` steps. `inputs` shows the mask of the
-    first linear layer that has one, when an evaluation is due and it looks otherwise than it was last shown.
+    `clients` counts clients by their accuracy on their own test images, in `BINS` bins. `inputs` shows the mask of the
+    first linear layer that has one, when an evaluation is due and the mask differs from the one last shown.
     """
 
     round: int
@@ -65,7 +65,7 @@ _FIELDS = len(fields(Detail))
 
 
 def accuracy_counts(accuracies: NDArray[np.float64]) -> tuple[int, ...]:
-    """How many clients have an accuracy in each of the steps; the last one includes 1."""
+    """How many clients have an accuracy in each bin; the last one includes 1."""
     places = np.minimum((accuracies * BINS).astype(np.int64), BINS - 1)
     return tuple(int(count) for count in np.bincount(places, minlength=BINS))
 
@@ -76,7 +76,7 @@ def write_detail(detail: Detail) -> str:
 
 
 def unevaluated(details: Sequence[Detail], round: int) -> list[Detail]:
-    """The details as they would be had this round not been evaluated."""
+    """The details without the evaluation of this round."""
     others = (replace(one, clients=None, inputs=None) if one.round == round else one for one in details)
     return [one for one in others if one.tells]
 

@@ -1,4 +1,4 @@
-"""A moving average of the global model: what is tested and taken away, while training goes on from the last round's.
+"""A moving average of the global model: it is evaluated and returned, while training goes on from the last model.
 
 After round r the average moves from ā to d·ā + (1 − d)·θ, with d = min(decay, (1 + r)/(10 + r)), so that the first
 rounds are soon forgotten. A weight that has entered the mask is averaged over the rounds since, not from 0: each weight
@@ -36,7 +36,7 @@ def with_average(before: ServerState, after: ServerState, decay: float) -> Serve
 
 
 def result_of(state: ServerState) -> ServerState:
-    """The state with the model that a run has come to: the average's parameters and buffers where there is one."""
+    """The state with the model that a run returns: the average's parameters and buffers if there is an average."""
     params, buffers = (
         {name: state.extra.get(_MEAN + name, value) for name, value in group.items()}
         for group in (state.params, state.buffers)

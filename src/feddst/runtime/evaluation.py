@@ -1,4 +1,4 @@
-"""What is tested after a round, and what the results amount to."""
+"""Which models are evaluated after a round, and their scores."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from feddst.runtime.metrics import client_accuracies, worst_tenth
 
 @dataclass(frozen=True)
 class Scores:
-    """A round's accuracies, as `Row` has them, and `each` client's [clients]; all None where nothing was tested."""
+    """A round's accuracies, as `Row` has them, and `each` client's [clients]; all None without an evaluation."""
 
     accuracy: float | None = None
     worst: float | None = None
@@ -29,7 +29,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class Evaluator:
-    """Says what is tested: the global model, and the model of each client that has one of its own."""
+    """Says which models are evaluated: the global one, and that of each client that has its own."""
 
     method: Method
     federation: Federation | RemoteFederation
@@ -37,7 +37,7 @@ class Evaluator:
     personal_images: int
 
     def tasks(self, state: ServerState, clients: Mapping[int, ClientState]) -> list[EvalTask]:
-        """The global model's test, then those of clients by rising number; none where there is nothing to test on."""
+        """The global model's evaluation, then those of clients by rising number; none without test images."""
         if not self.federation.client_tests:
             return []
         own = [(c, self.method.personal(state, kept)) for c, kept in sorted(clients.items())]
@@ -48,7 +48,7 @@ class Evaluator:
         ]
 
     def scores(self, results: Sequence[Evaluation], clients: Mapping[int, ClientState]) -> Scores:
-        """What the results of `tasks` amount to."""
+        """The scores from the results of `tasks`."""
         if not results:
             return Scores()
         first, *others = results

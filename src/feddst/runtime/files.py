@@ -1,4 +1,4 @@
-"""Writing files so that however a program dies, what was there before or what is there now is whole."""
+"""Writing files atomically: however a program dies, the old content or the new one is there, whole."""
 
 import contextlib
 import os
@@ -8,14 +8,14 @@ from pathlib import Path
 from feddst.errors import CheckpointError
 
 PARTIAL = ".partial"
-"""How the name of a file ends that is not written to its end."""
+"""The suffix of a file that is not completely written."""
 
 
 def write_atomically(path: Path, content: bytes, keep: Path | None = None) -> None:
     """Replace a file's content in one step: readers and crashes see the old or the new, never a part.
 
-    What was there before is at `keep` from then on, if that is given. Whoever is stopped between these two steps
-    leaves nothing at `path`.
+    If `keep` is given, the old file is moved there first. A process that dies between these two steps leaves nothing
+    at `path`.
     """
     partial = path.with_name(path.name + PARTIAL)
     try:
@@ -35,7 +35,7 @@ def write_atomically(path: Path, content: bytes, keep: Path | None = None) -> No
 
 
 def sync_directory(path: Path) -> None:
-    """Wait until the names in a directory are on the disk, where its file system can be told to."""
+    """Wait until the names in a directory are on the disk, if its file system supports that."""
     with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -46,7 +46,7 @@ def sync_directory(path: Path) -> None:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """What goes wrong in here is one line that names the file."""
+    """An `OSError` in here becomes a `CheckpointError` that names the file."""
     try:
         yield
     except OSError as error:
@@ -55,7 +55,7 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """The same for what is read."""
+    """The same for reading."""
     try:
         yield
     except OSError as error:

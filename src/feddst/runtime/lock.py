@@ -16,18 +16,18 @@ from feddst.errors import CheckpointError
 from feddst.runtime.files import writing
 
 LOCK = ".lock"
-"""The file in a directory that whoever writes there holds; it says who that is."""
+"""The lock file in a directory: the process that writes there holds it, and it names that process."""
 _HOLDER = re.compile(r"\d{1,20} on [\w.-]{1,255}")
 _HELD = (errno.EWOULDBLOCK, errno.EACCES)
-"""What is said of a lock that somebody holds; all else is said by file systems that have no locks."""
+"""The errors of a lock that another process holds; any other error means a file system without locks."""
 
 log = logging.getLogger(__name__)
 
 
 class Lock:
-    """Keeps others from writing to a directory, which is made if it is not there, until `release`.
+    """Keeps other processes from writing to a directory until `release`; makes the directory if it is missing.
 
-    The kernel holds it for this process, and lets go of it however the process ends: no lock outlives its holder.
+    The kernel frees the lock however the process ends: no lock outlives its holder.
     """
 
     def __init__(self, path: Path) -> None:
@@ -36,7 +36,7 @@ class Lock:
         self._finalizer = weakref.finalize(self, _release, descriptor, path, os.getpid(), made)
 
     def release(self) -> None:
-        """Let others write; once is enough, but it may be called again."""
+        """Let others write; calling it again does nothing."""
         self._finalizer()
 
     def __enter__(self) -> "Lock":
@@ -54,7 +54,7 @@ def locked(path: Path | None) -> AbstractContextManager[object]:
 
 
 def _make(path: Path) -> list[Path]:
-    """Make a directory, with those above it; returns those that were not there, the innermost first."""
+    """Make a directory and its missing parents; returns the folders it made, the innermost first."""
     made = list(takewhile(lambda folder: not folder.exists(), [path, *path.parents]))
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -79,7 +79,7 @@ def _acquire(path: Path) -> int:
             log.warning("%s is on a file system without locks: see to it that no other process writes there", path)
         if _is_still(descriptor, file):
             break
-        os.close(descriptor)  # whoever held it has just removed it
+        os.close(descriptor)  # its holder has just removed it
     with suppress(OSError):
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()} on {platform.node()}\n".encode(), 0)
@@ -95,7 +95,7 @@ def _read_holder(descriptor: int) -> str:
 
 
 def _is_still(descriptor: int, file: Path) -> bool:
-    """Whether a file that was opened is the one of that name now."""
+    """Whether an open file is still the one at that path."""
     try:
         return os.path.samestat(os.fstat(descriptor), file.stat())
     except OSError:
@@ -103,10 +103,10 @@ def _is_still(descriptor: int, file: Path) -> bool:
 
 
 def _release(descriptor: int, path: Path, holder: int, made: list[Path]) -> None:
-    if os.getpid() == holder:  # else a copy of the process, whose lock this is not
+    if os.getpid() == holder:  # a forked process does not own the lock
         with suppress(OSError):
             (path / LOCK).unlink()
         with suppress(OSError):
             for folder in made:
-                folder.rmdir()  # if nothing came into it
+                folder.rmdir()  # only if it is empty
     os.close(descriptor)

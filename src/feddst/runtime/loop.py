@@ -30,7 +30,7 @@ class Watcher(Protocol):
         ...
 
     def stop(self) -> bool:
-        """Whether to leave off after this round; asked once a round."""
+        """Whether to stop after this round; asked once a round."""
         ...
 
 
@@ -50,8 +50,8 @@ class Silent:
 class SharedRound(Sink):
     """One round of several runs, side by side: it is opened here, carried out by an engine, and then closed.
 
-    The engine is given `tasks`, and hands what comes of them to this sink. `failures` are the runs that cannot go on,
-    where the others can.
+    The engine is given `tasks`, and hands their results to this sink. `failures` are the runs that cannot go on; the
+    others continue.
     """
 
     def __init__(self, runs: Sequence[Run]) -> None:
@@ -83,7 +83,7 @@ class SharedRound(Sink):
         self.failures[self._places[index][0]] = error
 
     def close(self, engine: Engine, watcher: Watcher) -> None:
-        """Aggregate, test the models that are due, and write the round's rows."""
+        """Aggregate, evaluate the models that are due, and write the round's rows."""
         tests: dict[Run, list[EvalTask]] = {}
         for run in self._runs:
             if run not in self.failures:

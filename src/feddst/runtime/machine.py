@@ -1,4 +1,4 @@
-"""Where and from what a record was made."""
+"""The machine and the code that made a record."""
 
 import os
 import platform
@@ -36,7 +36,7 @@ def device(config: EngineConfig) -> str:
 def commit() -> str:
     """The commit of this package, with `+changes` if it was edited since; empty where it is not a git checkout.
 
-    A copy of a checkout without its history can be told by the variable FEDDST_COMMIT.
+    For a copy of a checkout without its history, the variable FEDDST_COMMIT gives it.
     """
     if told := os.environ.get("FEDDST_COMMIT"):
         return told

@@ -83,7 +83,7 @@ class Row:
     forward_flops_sparse: int | None = None
 
     def unevaluated(self) -> "Row":
-        """The row as it would be had the round not been evaluated."""
+        """The row without its evaluation."""
         return replace(
             self, accuracy=None, accuracy_worst=None, accuracy_global=None, accuracy_personal=None, loss=None
         )
@@ -124,7 +124,7 @@ class Summary:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Summary":
-        """What `as_dict` gave, which has nothing where there was no evaluation."""
+        """The inverse of `as_dict`, which has None where there was no evaluation."""
         known = {name: values.get(name) for name in ("best", "final", "last_ten")}
         return cls(**{**values, **{name: math.nan if value is None else value for name, value in known.items()}})
 

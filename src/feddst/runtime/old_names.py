@@ -1,6 +1,6 @@
-"""Names that options and methods had in earlier versions, by which files and commands from then are read.
+"""Names that options and methods had in earlier versions, for files and commands from then.
 
-`renewed` reads what anybody has written, and says so in one line. What is written now has today's names alone.
+`renewed` translates them, and warns in one line. New files have only today's names.
 """
 
 import logging
@@ -43,14 +43,14 @@ METHODS: Mapping[str, Former] = {
     "feddst+fedyogi": Former("feddst", {"server.optimizer": "yogi"}),
     "sprout+fedadam": Former("sprout", {"server.optimizer": "adam"}),
 }
-"""Methods that were crossed with others, by the names they had."""
+"""Combined methods, by the names they had."""
 
 
 def renewed(values: Mapping[str, Any], where: str = "") -> dict[str, Any]:
-    """Options by today's names; if some have old ones, a line says so of the place `where` they are written.
+    """Options by today's names; a warning names old ones and the place `where` they are written.
 
-    Without `where` nothing is said: for what this package has written itself and reads for its tables and figures.
-    A method keeps its former name until `named_now`, since options that it stands for give way to all others.
+    Without `where` there is no warning: for files that this package has written itself, for its tables and figures.
+    A method keeps its former name until `named_now`, since any given option overrides those that it stands for.
     """
     for name in values:
         if OPTIONS.get(name) in values:
@@ -61,33 +61,33 @@ def renewed(values: Mapping[str, Any], where: str = "") -> dict[str, Any]:
     if where:
         say(where, old_in(values))
     if "proximal.mu" in found and "method" in found and not _had_proximal(str(found["method"])):
-        found["proximal.mu"] = 0.0  # files that name every option gave it to all methods, and few looked at it
+        found["proximal.mu"] = 0.0  # files that name every option gave it to all methods, and few used it
     if "proximal.mu" in found and not all(_had_proximal(entry.partition(":")[0]) for entry in _entries(values)):
         raise OptionError("proximal.mu is an option of every method now: give it to those alone that are to have it")
     return found
 
 
 def named_now(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Options with a method of today, and what its former name stands for where nothing else is given."""
+    """Options with a method of today, and those that its former name stands for unless they are given."""
     former = METHODS.get(values["method"]) if isinstance(values.get("method"), str) else None
     if former is None:
         return dict(values)
     found = {**former.options, **values, "method": former.method}
     if former.options == _PROXIMAL and not found["proximal.mu"]:
-        found |= _PROXIMAL | {"proximal.gradient": "detached"}  # no pull either, and partial work is taken as it was
+        found |= _PROXIMAL | {"proximal.gradient": "detached"}  # no pull either, but partial work is accepted
     if former.options.get("server.optimizer") == "adagrad":
         found.pop("adaptive.beta1", None)  # it was fixed at 0
     return found
 
 
 def say(where: str, old: Iterable[str]) -> None:
-    """One line on what `old_in` finds in a place."""
+    """Warn in one line of what `old_in` finds in a place."""
     if found := list(dict.fromkeys(old)):
         log.warning("%s has names of earlier versions: %s", where, ", ".join(found))
 
 
 def old_in(values: Mapping[str, Any]) -> Iterator[str]:
-    """What is called otherwise now, in words."""
+    """Each old name and what it is now, in words."""
     entries = [entry.split(":") for entry in _entries(values)]
     own = (assignment.partition("=")[0] for _, *assignments in entries for assignment in assignments)
     yield from (f"{name} is {OPTIONS[name]} now" for name in (*values, *own) if name in OPTIONS)
@@ -104,7 +104,7 @@ def _entries(values: Mapping[str, Any]) -> list[str]:
 
 
 def _had_proximal(method: str) -> bool:
-    """Whether a method looked at the options of the proximal term."""
+    """Whether a method used the options of the proximal term."""
     if method in METHODS:
         return METHODS[method].options == _PROXIMAL
     return method in TODAY and issubclass(TODAY[method], FedProx)

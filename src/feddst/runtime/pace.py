@@ -17,7 +17,7 @@ class Pace:
         self._recent: list[float] = []
 
     def add(self, row: Row) -> None:
-        """A round has ended. Round 0, where a method only asks for something, says nothing of the others."""
+        """Note a finished round, except round 0: it takes another time than rounds of training."""
         if row.round > 0:
             self._recent = [*self._recent, row.seconds][-RECENT:]
 

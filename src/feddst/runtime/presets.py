@@ -1,10 +1,9 @@
-"""Settings by name: every row of the paper's Tables 1 to 3, twice, its sweeps, two quick looks, and few bytes.
+"""Settings by name: every row of the paper's Tables 1 to 3, twice, its sweeps, two quick looks, two of few bytes.
 
 `table1-feddst` is as the paper's text has it, `table1-feddst-published` as its published code has it: the code's
 departures are values of ordinary options. `table1` and `table1-published` compare all rows of a table;
 `table1-alpha`, `-sparsity` and `-schedule` vary one option of FedDST, `table1-compatibility` has FedDST and what it is
-built on, with FedProx and without. `thrifty` and `thrifty-cifar10` end at
-a quarter of a hundredth of the paper's upload.
+built on, with FedProx and without. `thrifty` and `thrifty-cifar10` end at 0.25 % of the paper's upload.
 """
 
 import dataclasses
@@ -137,7 +136,7 @@ class Sweep:
 
     The paper gives no list of them: they span the range that its text speaks of. `shown_on` are the data sets of its
     figures. E_p is counted from 1 here: 10 of 10 epochs is the paper's E − 1 if epochs are counted from 0; read
-    literally it is 9, which leaves an epoch for what has grown.
+    literally it is 9, which leaves an epoch to train grown weights.
     """
 
     name: str
@@ -178,10 +177,10 @@ SWEEPS = (
 
 @dataclass(frozen=True)
 class Contrast:
-    """Rows of a table beside each other, and one more, as one of the paper's figures has them.
+    """Rows of a table, and one more, as one of the paper's figures compares them.
 
-    `pairs` are the rows, by name, whose differences the figure's claim is about; those of them that a reading does not
-    have are left out.
+    `pairs` are the rows, by name, whose differences the figure's claim is about; pairs that a reading lacks are left
+    out.
     """
 
     name: str
@@ -205,7 +204,7 @@ COMPATIBILITY = Contrast(
     "compatibility",
     "with FedProx and without",
     ("fedavgm", "fedprox", "feddst", "feddst+fedprox", "fedavgm" + STILL),
-    # Not in the paper: what FedDST + FedProx owes to being sparse at all, and not to readjusting.
+    # Not in the paper: tells the effect of sparsity on FedDST + FedProx from that of readjustment.
     (Row("randommask+fedprox", "RandomMask + FedProx (μ = 1)", "randommask", _PROXIMAL),),
     (
         ("feddst+fedprox", "fedprox"),
@@ -220,7 +219,7 @@ COMPATIBILITY = Contrast(
 """The figure by which the paper shows that FedDST is compatible with FedProx.
 
 The paper claims that "applying FedDST to FedProx consistently improves its performance". In the published code the
-proximal term has no gradient, so that FedAvgM never readjusted is also FedProx without readjustment.
+proximal term has no gradient, so FedAvgM without readjustment is also FedProx without it.
 """
 
 CROSSED = (
@@ -259,7 +258,7 @@ def table_rows(table: Table, published: bool) -> list[Row]:
     with_prox = _PROXIMAL | ({"readjust.alpha": table.alpha_prox} if table.alpha_prox != table.alpha else {})
     readjusted = Row("fedprox", "FedProx (μ = 1)", "feddst", {**dense, **_PROXIMAL})
     averaging = Row("fedavgm", "FedAvgM", "feddst" if published else "fedavgm", dense)
-    # What the documented command does to FedAvgM hides what the code's other departures do to it.
+    # The documented command's readjustment hides how the code's other departures affect FedAvgM.
     still = [Row("fedavgm" + STILL, "FedAvgM, never readjusted", "fedavgm")] if published else []
     return [
         averaging,
@@ -391,7 +390,7 @@ def _all() -> Iterator[Preset]:
 
 
 def _thrifty() -> Iterator[Preset]:
-    """Few bytes: a quarter of a hundredth of the paper's largest caps, with a network that grows from S = 0.98."""
+    """Few bytes: 0.25 % of the paper's largest caps, with a network that grows from S = 0.98."""
     few = {
         "cohort.size": 10,
         "wire.values": "top16",

@@ -1,8 +1,8 @@
-"""Rounds that come to nothing: which model a run goes back to, and when it gives up.
+"""Rounds whose updates are not used: which model a run goes back to, and when it gives up.
 
-A round with too few updates leaves the model as it was. One in which most of the clients that answered have diverged
-says that the model they were sent is not fit to be trained: the run goes back to the last one that was. Neither counts,
-unless all who were asked answered as they should; after a few such rounds in a row the run ends as failed.
+A round with too few updates leaves the model as it was. If most of the clients that answered have diverged, the model
+they were sent cannot be trained: the run goes back to the last one that could. Such rounds do not count, unless every
+client that was asked answered as it should; after a few in a row the run ends as failed.
 """
 
 import logging
@@ -16,14 +16,14 @@ from feddst.runtime.wording import counted
 log = logging.getLogger(__name__)
 
 PATIENCE = 3
-"""So many rounds in a row may come to nothing, the last of which ends the run."""
+"""After this many failed rounds in a row the run ends."""
 
 
 @dataclass
 class Recovery:
-    """What is remembered for that: the last model `sound` enough that most clients could train it.
+    """The last `sound` model, one that most clients could train, and how rounds went.
 
-    `counted` is how many rounds were no failures, and `in_vain` how many have been since the last of these.
+    `counted` is how many rounds did not fail, `in_vain` how many have failed since the last of these.
     """
 
     sound: ServerState | None = None
@@ -31,16 +31,16 @@ class Recovery:
     in_vain: int = 0
 
     def note_use(self, before: ServerState) -> None:
-        """The updates of a round that began with this state were averaged."""
+        """Note that the updates of a round that began with this state were averaged."""
         self._note(before.round, failed=False)
         if before.round:
             self.sound = before
 
     def after(self, why: str, ended: Round, before: ServerState, *, patient: bool) -> ServerState:
-        """The state after a round whose updates were not used, and why not; raises if the run cannot go on.
+        """The state after a round whose updates were not used, for the reason `why`; raises if the run cannot go on.
 
-        Without patience, where clients would do the same again, a first round that leaves nothing to go back to is the
-        last.
+        If not `patient`, a round without any update ends the run while no model is there to go back to, since clients
+        would do the same again.
         """
         self._note(before.round, failed=bool(ended.refusals or ended.missing()))
         if not before.round:
@@ -59,7 +59,7 @@ class Recovery:
         return replace(self.sound.to(device), round=before.round).next()
 
     def _note(self, round: int, *, failed: bool) -> None:
-        """A round is over."""
+        """Count a round."""
         self.in_vain = self.in_vain + 1 if failed else 0
         self.counted += round > 0 and not failed
 
@@ -75,7 +75,7 @@ def why_unused(ended: Round, least: int) -> str:
 
 
 def _reasons(ended: Round) -> str:
-    """What is known of those whose updates there are not."""
+    """What is known of the clients without a usable update."""
     unasked = [f"client {task.client} was not asked: {result.failure}" for task, result in ended.unasked()]
     silent = len(ended.missing()) - len(unasked)
     found = [f"{counted(silent, 'client')} did not answer in time"] if silent else []

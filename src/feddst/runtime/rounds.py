@@ -1,4 +1,4 @@
-"""A run's round under way: its tasks, what has come of each of them, and the sum of what can be used."""
+"""A run's round in progress: its tasks, their results, and the sum of the updates that can be used."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from feddst.wire import ClientResult, ClientTask, MaskHistory, decode_update, ma
 log = logging.getLogger(__name__)
 
 NAMED = 3
-"""So many refused updates of a round are named one by one."""
+"""How many refused updates of a round are named one by one."""
 
 
 @dataclass
@@ -20,10 +20,10 @@ class Round:
     """A round between its broadcast and its end; `results` are by the place of their task.
 
     `before` is the state it began with, at the time `began`; `begin_sum` makes an empty sum for updates under masks.
-    Nothing that a client sends is a reason to end the run: what cannot be used is refused, counted and named in
-    `refusals`; of these clients so many have `diverged`. At the end it is known whether the updates were `used`,
-    whether the server's masks are others (`mask_moved`), and of the layers whose masks may be, how many weights entered
-    and left (`moved`).
+    Nothing that a client sends ends the run: an update that cannot be used is refused and named in `refusals`, and
+    `diverged` counts those that diverged. The end of the round tells whether the updates were `used`, whether the
+    server's masks changed (`mask_moved`), and how many weights entered and left each layer whose mask may have changed
+    (`moved`).
     """
 
     before: ServerState
@@ -49,14 +49,14 @@ class Round:
         return self.before.round
 
     def empty_sum(self, place: int) -> Aggregator:
-        """An empty sum for updates of clients that were sent what the one of this task is sent."""
+        """An empty sum for updates of clients that are sent the same as the client of this task."""
         sent = self.tasks[place].sent
         return self.begin_sum(sent.broadcast.masks, sent.positions)
 
     def take(self, place: int, result: ClientResult) -> bool:
-        """Note what came of one task, in whatever order results come. Returns whether it could be used.
+        """Record the result of a task; results may come in any order. Returns whether it could be used.
 
-        The update in a payload is read, checked and added up; then its receipt is kept in its place.
+        The update in a payload is read, checked and added up; then only its receipt is kept.
         """
         task = self.tasks[place]
         if result.payload is not None:
@@ -76,7 +76,7 @@ class Round:
             self.total = total
 
     def answers(self) -> Iterator[tuple[ClientTask, ClientResult]]:
-        """What has come from clients that were asked, in the order of places."""
+        """The results of clients that were asked, in the order of places."""
         return ((self.tasks[place], result) for place, result in sorted(self.results.items()) if result.asked)
 
     def unasked(self) -> list[tuple[ClientTask, ClientResult]]:
@@ -100,13 +100,13 @@ class Round:
         self.mask_moved = any(map(any, self.moved.values())) or before.keys() != after.keys()
 
     def mean_loss(self) -> float | None:
-        """The clients' mean loss by weight; None if nobody trained."""
+        """The clients' mean loss by weight; None if no client trained."""
         trained = [(result.loss, result.weight) for task, result in self.answers() if task.plan.train and result.weight]
         weight = sum(weight for _, weight in trained)
         return sum(loss * weight for loss, weight in trained) / weight if weight else None
 
     def _read(self, task: ClientTask, answer: ClientResult, payload: bytes) -> ClientResult:
-        """The receipt for a payload, whose update is added to the sum unless there is something wrong with it."""
+        """The receipt for a payload, whose update is added to the sum unless it is invalid."""
         receipt = replace(answer, payload=None, size=len(payload))
         try:
             update = decode_update(payload, task)
@@ -123,7 +123,7 @@ class Round:
         try:
             self.total.add(whole)
         except TrainingError as error:
-            raise WireError(str(error)) from None  # the sum is full, whoever has filled it
+            raise WireError(str(error)) from None  # the sum is full, not only by this client
 
     def _note_refusal(self, client: int, result: ClientResult) -> None:
         say = log.warning if len(self.refusals) < NAMED else log.info

@@ -10,7 +10,7 @@ from feddst.runtime.rounds import Round
 
 
 def row_of(ended: Round, scores: Scores, ledger: Ledger, *, densities: Densities, forward: Forward, spare: int) -> Row:
-    """What is known after a round; `spare` clients were asked beyond those that were needed."""
+    """The row of a finished round; `spare` clients were asked beyond those that were needed."""
     return Row(
         round=ended.number,
         accuracy=scores.accuracy,

@@ -49,18 +49,17 @@ from feddst.wire import (
 log = logging.getLogger(__name__)
 
 AUDIT_EVERY = 50
-"""Where an engine counts bytes instead of writing them, it does both in one of so many rounds, drawn at random."""
+"""An engine that counts bytes instead of writing them does both in one of this many rounds, drawn at random."""
 
 
 class Run:
-    """Goes through rounds as the loop tells it: `open_round`, then `close_round` and `record`.
+    """Plays rounds as the loop calls it: `open_round`, then `close_round` and `record`.
 
-    In between the open `round` takes in what comes of its tasks.
+    In between, the open `round` takes in the results of its tasks.
 
-    A round that comes to nothing leaves the model as it was, or as it last could be trained, and does not count.
-    Several in a row end the run: the first, if there is nothing to go back to, unless clients are `untrusted`, on
-    machines of their own, who may do better the next time. `spare` clients are asked in each round beyond those that
-    are needed.
+    A failed round leaves the model as it was, or as it last could be trained, and does not count. Several in a row end
+    the run. The first ends it if there is nothing to go back to, unless clients are `untrusted`: on machines of their
+    own, they may do better the next time. `spare` clients are asked in each round beyond those that are needed.
 
     `stopped_by` is `rounds` or `cap` once the run has come to its end, else empty.
     """
@@ -130,11 +129,11 @@ class Run:
         return self._densities(self._active())
 
     def place(self, device: torch.device) -> None:
-        """Bring the state to a device, if it is not there."""
+        """Move the state to a device, if it is not there."""
         self.state = self.state.to(device)
 
     def resume(self) -> None:
-        """Go back to the last checkpoint, or to the one before it where a file is damaged; else to the beginning."""
+        """Go back to the last checkpoint, to the one before it if a file is damaged, else to the beginning."""
         assert self.directory is not None
         found = self.directory.checkpoints()
         damage: DamageError | None = None
@@ -153,7 +152,7 @@ class Run:
         raise DamageError(f"{damage}; {self.directory.way_back()}")
 
     def _stored(self, path: Path) -> tuple[Checkpoint | None, list[Row], list[Detail]]:
-        """A checkpoint, and what was written up to it; raises unless all of it is there and as it was written."""
+        """A checkpoint, and the rows and details up to it; raises if any of it is missing or damaged."""
         assert self.directory is not None
         saved = self.directory.load(self._identity, path)
         done = self._first_round - 1 if saved is None else saved.state.round - 1
@@ -188,7 +187,7 @@ class Run:
         self.directory.rewrite(self.rows, details)
 
     def open_round(self) -> Sequence[ClientTask]:
-        """Begin a round: what each of its clients is asked and sent."""
+        """Begin a round; returns its tasks."""
         began, broadcasts, tasks = time.perf_counter(), self._broadcasts(), list[ClientTask]()
         initial: Tensors = {}
         for client, plan in self._participants():
@@ -223,16 +222,16 @@ class Run:
         return self._round
 
     def receive_late(self, size: int) -> None:
-        """An answer came when its round had ended: it is left alone, and counted."""
+        """Count an answer that came after its round had ended; it is not used."""
         self.round.late += 1
         self._ledger.up.add_unused(size)
 
     def forget_holders(self) -> None:
-        """Do not rely on any client's still having what it was sent before."""
+        """Assume that no client still has the masks that it was sent before."""
         self._history.restore({}, {})
 
     def close_round(self) -> bool:
-        """Book what came, in the order of places, and aggregate. Returns whether the new model is to be evaluated."""
+        """Book the results, in the order of places, and aggregate. Returns whether the new model is to be evaluated."""
         ended = self.round
         for client in ended.missing():
             self._history.forget(client)
@@ -253,17 +252,17 @@ class Run:
             log.warning("%s", line)
         ended.note_movement(self.state.masks)
         if not ended.mask_moved:
-            self.state = replace(self.state, masks=before.masks)  # what follows from them need not be worked out again
+            self.state = replace(self.state, masks=before.masks)  # their facts need not be computed again
         self._ledger.close_round(mask_moved=ended.mask_moved, scheduled_evaluation=self._scheduled(before.round))
         self.stopped_by = self._why_stop()
         return self._evaluation_due(before.round)
 
     def eval_tasks(self) -> list[EvalTask]:
-        """What is to be tested now."""
+        """The models to evaluate now."""
         return self._evaluator.tasks(self.state, self.clients)
 
     def record(self, results: Sequence[Evaluation]) -> Row:
-        """The round's row, with the results of its tests if there were any; a checkpoint where one is due."""
+        """The round's row, with the results of its evaluation if there was one; writes a checkpoint if one is due."""
         ended, self._round = self.round, None
         self._forget_sent()
         scores, active = self._evaluator.scores(results, self.clients), self._active()
@@ -307,7 +306,7 @@ class Run:
             self._known, self._sent = self._sent.facts, None
 
     def _book(self, ended: Round) -> None:
-        """Note what was sent and what came, in the order of places, and what clients keep from now on."""
+        """Note what was sent and received, in the order of places, and what clients keep from now on."""
         unasked = {id(task) for task, _ in ended.unasked()}
         for task in ended.tasks:
             if id(task) not in unasked:
@@ -341,7 +340,7 @@ class Run:
 
     def _audited(self) -> bool:
         if self.config.wire.packing == "deflate":
-            return True  # how long deflated values are is known when they are written
+            return True  # the size of deflated values is known only when they are written
         block, place = divmod(self.state.round, AUDIT_EVERY)
         return int(generator(self.state.seed, "audit", block).integers(AUDIT_EVERY)) == place
 
@@ -381,7 +380,7 @@ class Run:
         return 8 * self._ledger.up.total if self.config.accounting == "measured" else self._ledger.upload_bits
 
     def _why_stop(self) -> str:
-        """Why no other round is played, if that is so: the rounds are done, or one more might pass the cap."""
+        """Why no other round is played: the rounds are done, or one more might pass the cap. Empty if one is."""
         if self.config.rounds and self._recovery.counted >= self.config.rounds:
             return "rounds"
         cap = self.config.cap_gib * GIB
@@ -400,6 +399,6 @@ class Run:
 
 
 def _recovered(saved: Checkpoint, *, patient: bool) -> Recovery:
-    """What was remembered when a checkpoint was written; those who went on with patience have it anew."""
+    """The recovery that a checkpoint holds; a `patient` run counts failed rounds anew."""
     counted = saved.state.round - 1 if saved.counted is None else saved.counted
     return Recovery(saved.sound, counted, 0 if patient else saved.in_vain)

@@ -26,7 +26,7 @@ from feddst.runtime.storage import RunDirectory
 
 @dataclass(frozen=True)
 class Result:
-    """A run and what came of it. `finished` is False if it was stopped early; then it can be resumed."""
+    """The result of a run. `finished` is False if it was stopped early; then it can be resumed."""
 
     config: RunConfig
     rows: list[Row]
@@ -81,7 +81,7 @@ def engine_of(config: RunConfig, module: nn.Module, dataset: Dataset) -> Engine:
 
 
 def _checked_types(config: RunConfig | None, data: Dataset | Federation | None) -> RunConfig:
-    """Python does not check annotations; a wrong object should be named all the same."""
+    """The config, with an error that names an argument of a wrong type."""
     if config is not None and not isinstance(config, RunConfig):
         raise OptionError(f"config must be a RunConfig, as feddst.configure makes, got {type(config).__name__}")
     if data is not None and not isinstance(data, Dataset | Federation):
@@ -113,9 +113,9 @@ def open_run(
     untrusted: bool = False,
     spare: int = 0,
 ) -> tuple[Run, nn.Module]:
-    """A run that is ready for its next round, and its network; its directory is made, or gone on with.
+    """A run that is ready for its next round, and its network; its directory is made or resumed.
 
-    Whoever calls this holds the directory's lock.
+    The caller holds the directory's lock.
 
     `untrusted` and `spare` are for clients on machines of their own, as `Run` says.
     """

@@ -1,10 +1,10 @@
 """A run's directory: its config, one metrics row a round, details, the last two checkpoints, and in the end a summary.
 
 A checkpoint is one safetensors file, replaced atomically: however a run dies, a whole one is there. A row is written at
-once, but only a checkpoint waits for the disk: what it says is over has its rows and details there.
+once. Only a checkpoint waits for the disk, until the rows and details of its rounds are there.
 
-Every file holds a checksum. What is not as it was written is refused; a run goes on from the checkpoint before the
-last where that one, or what came after the one before it, is damaged.
+Every file holds a checksum, and a damaged one is refused. If the last checkpoint, or a row or detail since the one
+before it, is damaged, the run goes on from the one before.
 """
 
 import hashlib
@@ -35,24 +35,24 @@ from feddst.runtime.tensorfile import pack_sealed, unpack_sealed
 __all__ = ["Checkpoint", "RunDirectory", "Standing", "identity_of", "occupied", "write_atomically"]
 
 Standing = Literal["new", "resumed", "finished"]
-"""What playing a run here means: beginning it, going on with it, or nothing."""
+"""What there is to do for a run here: begin it, go on with it, or nothing."""
 
 _FORMAT, _UNSEALED = 3, 2
 """The format of checkpoints, and the one from before they had checksums."""
 _HEADING = "feddst run"
-"""What stands at the head of a config."""
+"""The comment at the head of a config."""
 _NAMED = 12
 """How many runs a message lists."""
 _GROUPS = ("params", "buffers", "masks", "extra")
 _KEPT = {"client": "tensors", "feedback": "feedback"}
-"""What a client keeps, by what it is called in a checkpoint."""
+"""The parts of what a client keeps, by their names in a checkpoint."""
 _SOUND = "sound "
-"""Before the groups of a state that the run may go back to."""
+"""The prefix of the state that the run may go back to."""
 _SHARED = "shared"
-"""What several clients keep is there once, by number."""
+"""The group of tensors that several clients keep, stored once, by number."""
 
 _DIGESTS: "WeakKeyDictionary[Dataset, dict[tuple[object, ...], hashlib.blake2b]]" = WeakKeyDictionary()
-"""Digests that end with a data set, by what they were before it."""
+"""Digests that end with a data set, by the digest before it."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class Checkpoint:
     """All that a run needs to go on, after the round before `state.round`.
 
     `bitmaps` are the masks that the server remembers, by name, the oldest first; `holders` says which of them each
-    client holds. `sound`, `counted` and `in_vain` are what `Recovery` remembers; `counted` is None in a checkpoint from
-    before there was that. `told` is the digest of the details so far, None in one from before there were checksums.
+    client holds. `sound`, `counted` and `in_vain` are what `Recovery` remembers; `counted` is None in checkpoints
+    older than it. `told` is the digest of the details so far, None in checkpoints older than checksums.
     """
 
     state: ServerState
@@ -142,7 +142,7 @@ class RunDirectory:
         self._write_config(config)
 
     def save(self, checkpoint: Checkpoint, identity: str) -> None:
-        """Write a checkpoint; rows and details so far are on the disk before it is. That before it is kept."""
+        """Write a checkpoint, once rows and details so far are on the disk. The checkpoint before it is kept."""
         for journal in (self._details, self._rows):
             journal.settle()
         state = checkpoint.state
@@ -175,7 +175,7 @@ class RunDirectory:
         write_atomically(self.checkpoint, pack_sealed(tensors, json.dumps(about)), keep=self.earlier_checkpoint)
 
     def checkpoints(self) -> list[Path]:
-        """The checkpoints that there are, the last one first."""
+        """The checkpoints here, the last one first."""
         return [path for path in (self.checkpoint, self.earlier_checkpoint) if path.is_file()]
 
     def load(self, identity: str, path: Path | None = None) -> Checkpoint | None:
@@ -194,13 +194,13 @@ class RunDirectory:
             raise DamageError(f"{path} is damaged: {error}") from None
 
     def go_back(self) -> None:
-        """Have the checkpoint before the last in its place."""
+        """Replace the last checkpoint by the one before it."""
         with writing(self.checkpoint):
             os.replace(self.earlier_checkpoint, self.checkpoint)
         sync_directory(self.path)
 
     def way_back(self) -> str:
-        """What to do about damage that no checkpoint helps against."""
+        """What to do about damage that no checkpoint repairs."""
         return (
             f"the same run can be made again in another directory (feddst run --config {self.config} --out DIRECTORY) "
             f"or, if it is part of a comparison or a study, by the same command once {self.path} is deleted"
@@ -210,13 +210,13 @@ class RunDirectory:
         write_atomically(self.config, seal_text(toml.dump(config, _HEADING).encode()))
 
     def append(self, row: Row, detail: Detail | None = None) -> None:
-        """Add a round's row, and what there is to tell of it."""
+        """Add a round's row, and its detail if there is one."""
         if detail is not None:
             self._details.append(write_detail(detail))
         self._rows.append(write_row(row))
 
     def rows(self, last_round: int | None = None) -> list[Row]:
-        """The rows so far, or those up to a round; raises if some that a finished run had are not there."""
+        """The rows so far, or those up to a round; raises if a finished run lacks some."""
         rows = read_rows(self.metrics, last_round) if self.metrics.is_file() else []
         summary = self.finished() if last_round is None else None
         if summary is not None and (not rows or rows[-1].round != summary.rounds):
@@ -228,7 +228,7 @@ class RunDirectory:
         return read_details(self.details_file, last_round) if self.details_file.is_file() else []
 
     def rewrite(self, rows: Sequence[Row], details: Sequence[Detail]) -> None:
-        """Replace all rows and details: those after the last checkpoint will be made again, the same."""
+        """Replace all rows and details: rounds after the last checkpoint are played again, with the same result."""
         if self.details_file.is_file():
             self._details.replace([write_detail(detail) for detail in details])
         self._rows.replace([write_row(row) for row in rows])
@@ -268,14 +268,14 @@ class RunDirectory:
 
 
 def occupied(path: Path) -> bool:
-    """Whether there is something at `path` to lose; what a killed process left behind is nothing."""
+    """Whether there is something at `path` to lose; leftovers of a killed process do not count."""
     if not path.is_dir():
         return path.exists()
     return any(entry.name != LOCK and not entry.name.endswith(PARTIAL) for entry in path.iterdir())
 
 
 def identity_of(model: InitialModel, federation: Federation | RemoteFederation) -> str:
-    """A digest of the model's shape, the data and its split, to notice when a checkpoint belongs to others."""
+    """A digest of the model's shape, the data and its split, to detect a checkpoint made with others."""
     digest = hashlib.blake2b(digest_size=16)
     for name, value in [*model.params.items(), *model.buffers.items()]:
         digest.update(f"{name} {tuple(value.shape)} {value.dtype}".encode())
@@ -290,10 +290,10 @@ def identity_of(model: InitialModel, federation: Federation | RemoteFederation) 
 
 
 def _with_data(digest: "hashlib.blake2b", dataset: Dataset) -> "hashlib.blake2b":
-    """A digest that goes on with a data set; that of the same two is worked out once, since runs share their data."""
+    """A digest with a data set added; computed once for the same two, since runs share their data."""
     tensors = dataset.train_images, dataset.train_labels, dataset.test_images, dataset.test_labels
     known = _DIGESTS.setdefault(dataset, {})
-    before = digest.digest(), *(tensor._version for tensor in tensors)  # PyTorch counts what is written to a tensor
+    before = digest.digest(), *(tensor._version for tensor in tensors)  # PyTorch counts the writes to a tensor
     if before not in known:
         digest = digest.copy()
         for tensor in tensors:
@@ -305,7 +305,7 @@ def _with_data(digest: "hashlib.blake2b", dataset: Dataset) -> "hashlib.blake2b"
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """What a checkpoint says of itself, and its tensors."""
+    """A checkpoint's description and its tensors."""
     try:
         tensors, text, sealed = unpack_sealed(path.read_bytes())
         about = json.loads(text)
@@ -320,17 +320,17 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def _tensors_of(state: ServerState) -> dict[str, Tensor]:
-    """Everything in a state that is a tensor, by group and name."""
+    """All tensors of a state, by group and name."""
     return {f"{group}/{name}": value for group in _GROUPS for name, value in getattr(state, group).items()}
 
 
 def _about_sound(sound: ServerState | None, unmoved: list[str]) -> dict[str, Any] | None:
-    """What is not in tensors of the state that a run may go back to; of `unmoved` ones there are those of the last."""
+    """The state that a run may go back to, without its tensors; `unmoved` ones are those of the current state."""
     return None if sound is None else {"round": sound.round, "budgets": dict(sound.budgets), "unmoved": unmoved}
 
 
 def _take_out_unmoved(tensors: dict[str, Tensor]) -> list[str]:
-    """Have what a run may go back to there once where it is as in its last state; returns the names of that."""
+    """Remove tensors of the state to go back to that equal those of the current state; returns their names."""
     keys = [key for key in tensors if key.startswith(_SOUND)]
     last = {key: tensors.get(key.removeprefix(_SOUND)) for key in keys}
     found = [key for key in keys if (now := last[key]) is not None and torch.equal(now, tensors[key])]
@@ -340,7 +340,7 @@ def _take_out_unmoved(tensors: dict[str, Tensor]) -> list[str]:
 
 
 def _take_out_shared(tensors: dict[str, Tensor]) -> list[list[str]]:
-    """Have each bitmap that clients keep there once; returns what each stands for, in the order of their numbers."""
+    """Store each bitmap that clients keep once; returns the names that each stands for, by number."""
     found: dict[bytes, list[str]] = {}
     for key in [key for key in tensors if key.startswith("feedback ") and tensors[key].dtype == torch.uint8]:
         found.setdefault(tensors[key].numpy().tobytes(), []).append(key)
@@ -352,7 +352,7 @@ def _take_out_shared(tensors: dict[str, Tensor]) -> list[list[str]]:
 
 
 def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The same tensors on the CPU: those of one kind come there in one go."""
+    """The same tensors on the CPU, with one transfer for each device and dtype."""
     kinds: dict[object, list[str]] = {}
     for name, value in tensors.items():
         kinds.setdefault((value.device, value.dtype), []).append(name)

@@ -4,7 +4,7 @@ The length of the header (8 bytes, little-endian), the header as JSON, then the 
 gaps. The header gives each tensor's dtype, shape and place, and under `__metadata__` texts by name. The format is small
 enough to be read and written here, so that checkpoints need no package.
 
-A sealed file has the checksum of all its bytes among its metadata, at a place of its own.
+A sealed file has the checksum of all its bytes among its metadata, at a fixed place.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ _MOST_DIMENSIONS = 64
 _LARGEST_HEADER = 100_000_000
 _METADATA = "__metadata__"
 _CHECKSUM, _OWN = "checksum", "feddst"
-"""The metadata of a sealed file: its checksum, and what it is for its reader."""
+"""The metadata of a sealed file: its checksum, and the text for its reader."""
 _DIGITS = 32
 _BEFORE_CHECKSUM = f'{{"{_METADATA}":{{"{_CHECKSUM}":"'.encode()
 _DTYPES = {
@@ -61,7 +61,7 @@ def pack(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
 
 
 def unpack(content: bytes) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors of a file, on the CPU, and its metadata. Raises `CheckpointError` if anything in it is amiss."""
+    """The tensors of a file, on the CPU, and its metadata. Raises `CheckpointError` if the file is damaged."""
     header, data = _header(content)
     metadata = header.pop(_METADATA, {})
     if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
@@ -78,16 +78,16 @@ def unpack(content: bytes) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def pack_sealed(tensors: Mapping[str, Tensor], about: str) -> bytes:
-    """The content of a file that holds its own checksum, and beside the tensors what there is to say about them."""
+    """The content of a file with its own checksum, the tensors, and a text about them."""
     content = bytearray(pack(tensors, {_CHECKSUM: "0" * _DIGITS, _OWN: about}))
     content[_PLACE] = _checksum(content)
     return bytes(content)
 
 
 def unpack_sealed(content: bytes) -> tuple[dict[str, Tensor], str, bool]:
-    """The tensors of such a file, what it says about them, and whether there was a checksum.
+    """The tensors of such a file, the text about them, and whether there was a checksum.
 
-    Files from before there were checksums have none. Raises `CheckpointError` if anything in it is amiss.
+    Files older than checksums have none. Raises `CheckpointError` if the file is damaged.
     """
     sealed = content[_LENGTH : _PLACE.start] == _BEFORE_CHECKSUM
     if sealed and content[_PLACE] != _checksum(content):

@@ -1,4 +1,4 @@
-"""What a user should know of a sparse network before it is trained: that little of it is sparse, or that it is cut."""
+"""What a user should know of a sparse network before training: that it is mostly dense, or that a layer is empty."""
 
 from collections.abc import Iterable
 
@@ -6,17 +6,17 @@ from feddst.core import ServerState
 from feddst.runtime.wording import counted, percent
 
 _NAMED = 3
-"""So many names are enough for a line."""
+"""How many names a line has at most."""
 
 
 def forewarnings(state: ServerState) -> list[str]:
-    """A line for each thing that is worth knowing; `state` is that before the first round."""
+    """A line for each warning; `state` is that before the first round."""
     found = [_mostly_dense(state), *([emptied(state)] if state.round else [])]  # in round 0 the mask is still to come
     return [line for line in found if line]
 
 
 def emptied(state: ServerState) -> str:
-    """Which layers have no weight left, and what to do; nothing if all have some."""
+    """A warning of layers without any weight, and what to do; empty if all have some."""
     names = [name for name, count in state.budgets.items() if not count]
     if not names:
         return ""
@@ -28,7 +28,7 @@ def emptied(state: ServerState) -> str:
 
 
 def _mostly_dense(state: ServerState) -> str:
-    """That more than half of the weights of a network that is to be sparse cannot be; nothing if it is less."""
+    """A warning if more than half of a sparse network's weights must stay dense; else empty."""
     dense = {name: value.numel() for name, value in state.params.items() if name not in state.budgets}
     size, kept = sum(value.numel() for value in state.params.values()), sum(dense.values())
     if not state.budgets or 2 * kept <= size:

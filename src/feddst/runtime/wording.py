@@ -11,7 +11,7 @@ WAYS: Mapping[Accounting, str] = {
 }
 """How an upload was counted, in words."""
 NOTHING = "–"
-"""In place of a number that there is none of."""
+"""In place of a missing number."""
 _FLOPS = {"GFLOPs": 1e9, "MFLOPs": 1e6, "kFLOPs": 1e3}
 """Units, the largest first."""
 
@@ -27,7 +27,7 @@ def mib(row: Row, accounting: Accounting) -> str:
 
 
 def forward_pass(sparse: int | None, dense: int | None) -> str:
-    """The FLOPs of a forward pass as the model is, and as a dense one; nothing where nobody counted."""
+    """The FLOPs of a forward pass as the model is, and as a dense one; empty if they were not counted."""
     if sparse is None or not dense:
         return ""
     unit, scale = next((unit, scale) for unit, scale in _FLOPS.items() if dense >= scale or scale == 1e3)

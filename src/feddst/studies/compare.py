@@ -34,7 +34,7 @@ class Turn:
 
 
 class CompareWatcher(Watcher, Protocol):
-    """Somebody who looks on, and hears whose turn it is."""
+    """A watcher that also hears which run is next."""
 
     def turn(self, turn: Turn) -> None:
         """This run is about to begin, to go on, or to be skipped because it is finished."""
@@ -42,7 +42,7 @@ class CompareWatcher(Watcher, Protocol):
 
 
 class ComparisonLines(Lines):
-    """One line for each evaluation of each run, with what the run is called in the comparison."""
+    """One line for each evaluation of each run, with the run's name in the comparison."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class ComparisonLines(Lines):
     def name_of(self, run: Run) -> str:
         turn = self._turn
         if turn is None or run.directory is None or run.directory.path != turn.directory.path:
-            return run.name  # of no comparison
+            return run.name  # not of this comparison
         return f"{turn.entry.label}, seed {turn.seed}"
 
 
@@ -113,7 +113,7 @@ def _compare(
 
 
 def describe_data(config: DataConfig, data: Dataset | Federation | None) -> str:
-    """What a comparison is made on, for titles."""
+    """The data of a comparison in words, for titles."""
     if isinstance(data, Federation):
         return data.description or f"{data.dataset.name}, {data.num_clients} clients{config.versions}{config.tested}"
     name = config.dataset if data is None else data.name

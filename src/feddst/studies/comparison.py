@@ -1,4 +1,4 @@
-"""What a comparison is: several methods on the same seeds, and the curves that came of them."""
+"""A comparison: several methods on the same seeds, and the curves of their runs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,10 +21,10 @@ _SHARED = ("accounting", "data", "engine", "method", "seed")
 
 @dataclass(frozen=True)
 class Entry:
-    """One contestant: a method, with options of its own where `feddst:readjust.alpha=0.01` gives them.
+    """A method to compare, with options of its own where `feddst:readjust.alpha=0.01` gives them.
 
-    `implied` are those that a name of an earlier version stands for: like a method's own defaults, they count for what
-    nobody has given.
+    `implied` are those that a name of an earlier version stands for: like a method's own defaults, they hold unless an
+    option is given.
     """
 
     label: str
@@ -40,7 +40,7 @@ class Entry:
     def config(self, base: RunConfig, seed: int, given: frozenset[str] = frozenset()) -> RunConfig:
         """The run of this entry with one seed.
 
-        What `base` leaves at its method's default, and was not `given` all the same, has the default of this method.
+        An option at its method's default in `base`, and not `given`, has the default of this method.
         """
         usual, own = (
             flatten(config_of(values)) for values in ({"method": base.method}, {"method": self.method, **self.implied})
@@ -54,8 +54,7 @@ class Entry:
 class CompareConfig:
     """Which methods are compared, on which seeds, at which upload caps; `base` is what their runs share.
 
-    `given` are the options of `base` that were set: they count, even at their usual values, for methods that have
-    defaults of their own as well.
+    `given` are the options of `base` that were set: even at their usual values, they override a method's own defaults.
     """
 
     methods: tuple[str, ...] = option(
@@ -72,7 +71,7 @@ class CompareConfig:
     given: frozenset[str] = frozenset()
 
     def entries(self) -> list[Entry]:
-        """What `methods` stands for, each checked."""
+        """The entries that `methods` stands for, each checked."""
         return [parse_entry(text) for text in self.methods]
 
     def check(self) -> None:
@@ -110,7 +109,7 @@ class Curve(Generic[S]):
         return best_under(self.rows, cap_gib, self.accounting)
 
     def ended_before(self, cap_gib: float) -> bool:
-        """Whether the run ended under this cap for another reason: what is shown is not all there could be."""
+        """Whether the run ended under this cap for another reason: more rounds would have been allowed."""
         return self.cap_gib < cap_gib and self.uploaded <= cap_gib * GIB
 
 
@@ -118,8 +117,8 @@ class Curve(Generic[S]):
 class Comparison:
     """The curves so far, in the order in which they were run; `finished` is False if some are missing.
 
-    `data` says in words what it was made on; `reproducible` whether the command line alone can make it again, or
-    the user's own model or data went in.
+    `data` is its data in words; `reproducible` is False if the user's own model or data went in, which the command
+    line alone cannot repeat.
     """
 
     config: CompareConfig
@@ -162,7 +161,7 @@ def compare_config(values: Mapping[str, Any]) -> CompareConfig:
 
 
 def parse_entry(text: str) -> Entry:
-    """An entry as a user writes it: a method's name, then `:option=value` for what it has of its own."""
+    """An entry as a user writes it: a method's name, then `:option=value` for each option of its own."""
     name, *assignments = text.split(":")
     former = METHODS.get(name, Former(name))
     method_named(former.method)

@@ -24,7 +24,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 """Okabe and Ito's palette, which colour-blind readers can tell apart, with a brown and a purple in place of its yellow,
 which is too faint for lines: no table of the paper has more rows than there are colours."""
 STYLES = {"-": "", "--": " (dashed)", ":": " (dotted)", "-.": " (dashes and dots)"}
-"""How lines are drawn, and what their names then end with."""
+"""Line styles, and what the names of their lines end with."""
 GREY = "#8a8a8a"
 FEW_POINTS = 30
 LABEL_GAP = 0.05
@@ -32,9 +32,9 @@ APART = 0.02
 """Seeds whose uploads in a round differ by more than this share of the largest are compared by upload."""
 GRID = 200
 MANY_SEEDS = 5
-"""From so many seeds on a band leaves out the lowest and the highest quarter."""
+"""From this many seeds on, a band leaves out the lowest and the highest quarter."""
 WIDE = 50
-"""Caps as far apart as this, by their ratio, have a logarithmic axis."""
+"""The axis is logarithmic if the largest cap is at least this many times the smallest."""
 
 
 @dataclass(frozen=True)
@@ -96,10 +96,10 @@ def save_png(figure: "Figure", path: Path) -> None:
 
 
 def band(curves: Sequence[Curve[S]]) -> Band:
-    """One entry's curves as one.
+    """One entry's curves, combined over seeds.
 
-    A round counts with the seeds that have it; where seeds upload different amounts in a round, upload counts instead,
-    as far as all of them go.
+    A round's mean is over the seeds that have it. If seeds upload different amounts in a round, curves are combined by
+    upload instead, as far as all of them go.
     """
     found: dict[int, list[tuple[float, float]]] = defaultdict(list)
     for curve in curves:
@@ -115,7 +115,7 @@ def band(curves: Sequence[Curve[S]]) -> Band:
 
 
 def _band_by_upload(curves: Sequence[Curve[S]]) -> Band:
-    """Curves as one by straight lines between their points, at even distances."""
+    """Curves combined by upload, interpolated linearly at even distances."""
     lines = []
     for curve in curves:
         seen = [(row.upload(curve.accounting) / MIB, row.accuracy) for row in curve.rows if row.accuracy is not None]
@@ -128,7 +128,7 @@ def _band_by_upload(curves: Sequence[Curve[S]]) -> Band:
 
 
 def spread_of(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """From where to where seeds spread, along the first axis: as `spread_in_words` says."""
+    """The lower and upper end of the spread of seeds, along the first axis, as `spread_in_words` says."""
     share = 0.25 if len(values) >= MANY_SEEDS else 0.0
     return np.quantile(values, share, axis=0), np.quantile(values, 1 - share, axis=0)
 

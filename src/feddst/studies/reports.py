@@ -1,7 +1,7 @@
 """The files of a comparison that follow from its runs: curves as JSON, the table as Markdown, a picture.
 
-`comparison.json` is there from the start and marks the directory as a comparison's. All three are made again
-whenever the comparison is.
+`comparison.json` is there from the start and marks the directory as a comparison's. All three are written again
+whenever the comparison is run.
 """
 
 import json

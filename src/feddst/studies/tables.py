@@ -20,7 +20,7 @@ class Cell:
     """The best accuracies, in percent, that an entry's runs reached under one cap, one for each seed.
 
     `short` says that a run ended although another round would have been under the cap, `partial` that seeds are
-    missing. `decimals` is how many of them are shown.
+    missing. `decimals` is how many decimals are shown.
     """
 
     values: tuple[float, ...]

@@ -1,4 +1,4 @@
-"""The paper's tables and sweeps made again, `feddst reproduce`, and studies of one's own, `feddst study`.
+"""The paper's tables and sweeps made again, `feddst reproduce`, and your own studies, `feddst study`.
 
 `python -m feddst.studies.reproduce` is `feddst reproduce` where only torch and numpy are installed.
 """

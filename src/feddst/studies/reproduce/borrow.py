@@ -1,4 +1,4 @@
-"""`python -m feddst.studies.reproduce.borrow OUT FIGURE FOLDER` begins a figure's record with runs of a table's.
+"""`python -m feddst.studies.reproduce.borrow OUT FIGURE FOLDER` begins a figure's record with a table's runs.
 
 A figure has rows that its data set's table has too, run for run. They need not be made twice: the record in FOLDER, of
 a table, has their curves. Rows that the table does not have can be made by `feddst reproduce FIGURE` in a directory of
@@ -23,7 +23,7 @@ from feddst.studies.reproduce.request import Source
 
 
 def borrowed(record: Record, figure: str) -> Record:
-    """The record of a figure with those of its rows that are in a table's record, and without runs of the others."""
+    """The record of a figure, with the runs of those of its rows that a table's record has."""
     config = figure_beside(record, figure)
     made = {_meaning(row.options): row for row in record.rows if row.runs}
     rows = tuple(_borrowed_row(config, row, made) for row in config.all_rows())
@@ -42,7 +42,7 @@ def borrowed(record: Record, figure: str) -> Record:
 
 
 def figure_beside(record: Record, figure: str) -> ReproduceConfig:
-    """The figure as it is asked for on the data of a table's record."""
+    """The request for the figure on the data of a table's record."""
     names = [each.name for each in FIGURES]
     if figure not in names:
         raise OptionError(f"FIGURE must be {one_of(names)}, got {figure!r}")

@@ -53,12 +53,12 @@ def reproduce(
     """Make a table or figure of the paper, or a study, or go on with it, and return its record.
 
     Every run has a directory under `out`; `record.json`, `table.md` and the figures there are made again at the end of
-    each call, from what there is. `data` is used instead of the data set that is meant, and `changes` instead of some
-    options: the record is then another.
+    each call, from what there is. `data` replaces the target's data set, and `changes` some options: the record is
+    then a different one.
     """
     config.check()
     path, changes = Path(out), changes or {}
-    _earlier(config, path, data, changes)  # nothing is put into a directory that holds something else
+    _earlier(config, path, data, changes)  # refuses a directory that holds something else
     with locked(path):
         return _reproduce(config, path, data, changes, overseer)
 

@@ -1,4 +1,4 @@
-"""What a reproduction is asked for, and the runs that this means."""
+"""The request for a reproduction, and the runs that it needs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ class ReproduceConfig(Request):
         if self.sweep is None:
             return ""
         usual = row_options(self.table, Row("", "", "feddst"), False)
-        value = usual.get(self.sweep.option, self.sweep.values[-1])  # E_p is the last epoch where nothing is said
+        value = usual.get(self.sweep.option, self.sweep.values[-1])  # E_p is the last epoch by default
         return next(row.name for row in self.all_rows() if row.own[self.sweep.option] == value)
 
     @property

@@ -23,7 +23,7 @@ from feddst.studies.reproduce.table import settings
 CURVES = "accuracy.png"
 SWEEP = "sweep.png"
 FAR, MARGIN = 20.0, 2.0
-"""Points: how far below the best a row may be to be shown in full, and what is left free below the lowest of those."""
+"""In points: how far below the best a row may be to be shown in full, and the margin below the lowest of those."""
 
 
 def draw_figures(record: Record, folder: Path) -> list[str]:
@@ -64,7 +64,7 @@ def _draw_sweep(record: Record, path: Path) -> None:
 
 
 def _floor(record: Record) -> float | None:
-    """A little below the rows' means at the first cap, without those far below the best: they would flatten all."""
+    """Just below the rows' means at the first cap, without rows far below the best, which would flatten all."""
     found = [list(row.best(min(record.caps)).values()) for row in record.rows] if record.caps else []
     means = [mean(scores) for scores in found if scores]
     near = [score for score in means if score > max(means) - FAR]

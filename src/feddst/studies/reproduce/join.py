@@ -1,7 +1,7 @@
 """`python -m feddst.studies.reproduce.join OUT FOLDER …` makes one record of several, and its table and figures.
 
-Rows and seeds may so be made in several processes, or on several machines, each with a directory of its own. Of a run
-that several have, the one that has come furthest is taken.
+Rows and seeds can thus be made in several processes, or on several machines, each with a directory of its own. If
+several records have a run, the one that has come furthest is taken.
 """
 
 import sys
@@ -30,7 +30,7 @@ T = TypeVar("T")
 _SAME = ("target", "reading", "data", "accounting", "symbol", "usual", "title")
 """What records must agree in to be joined."""
 _FREE = ("rounds", "cap_gib", "checkpoint_every", "data.root")
-"""Options in which runs of a row may differ, and those of the engine: how far runs go, and where they are made."""
+"""Options in which runs of a row may differ, besides the engine's: how far they go, and where they are made."""
 
 
 def joined(records: Sequence[Record]) -> Record:
@@ -76,9 +76,9 @@ def _progress(run: RecordedRun) -> tuple[int, bool]:
 
 
 def deciding(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that runs must share: those that do something for their method, but for the free ones.
+    """The options that runs must share: those that do something for their method, except the free ones.
 
-    What a record does not name was not an option yet: the runs had what is usual now.
+    An option that a record does not name did not exist then: the runs had today's default.
     """
     options = plain_options(RunConfig()) | dict(config)
     idle = why_idle(method_named(str(config["method"])), options)

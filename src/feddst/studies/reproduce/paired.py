@@ -50,9 +50,9 @@ def paired_difference(first: Mapping[int, float], second: Mapping[int, float]) -
 def pairs(record: Record) -> Iterator[tuple[str, str]]:
     """Names of rows to be compared, those that the paper's claims are about first.
 
-    In a table FedDST is set against every other row, FedDST + FedProx against what it is made of, and the others
-    against FedAvgM; in a sweep every value against the table's own; in another figure what its claim is about; in a
-    study whatever its file says.
+    In a table FedDST is compared with every other row, FedDST + FedProx with its two parts, and the others with
+    FedAvgM; in a sweep every value with the table's own; in another figure the pairs of its claim; in a study those of
+    its file.
     """
     names = [row.name for row in record.rows]
     if record.target == STUDY or record.compared:

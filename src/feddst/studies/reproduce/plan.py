@@ -25,7 +25,7 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class PlannedRow:
-    """A row with all its seeds, of which those `wanted` are to be played now, and not only reported."""
+    """A row with all its seeds; those `wanted` are played now, the others are only recorded."""
 
     row: Row
     runs: tuple[PlannedRun, ...]
@@ -33,7 +33,7 @@ class PlannedRow:
 
     @property
     def asked(self) -> tuple[PlannedRun, ...]:
-        """The runs that are to be there in the end."""
+        """The runs of the wanted seeds."""
         return tuple(run for run in self.runs if run.seed in self.wanted)
 
     @property
@@ -42,13 +42,13 @@ class PlannedRow:
         return tuple(run for run in self.asked if run.standing != "finished")
 
     def parts(self, count: int) -> list["PlannedRow"]:
-        """The runs to be played, divided as evenly as may be into so many rows, but none without a run."""
+        """The runs to be played, divided evenly into at most `count` rows, none without a run."""
         runs = self.unfinished
         return [replace(self, runs=runs[i::count]) for i in range(min(count, len(runs)))]
 
     @property
     def bits_a_weight(self) -> float:
-        """About what an update costs, over all weights of the model: the less, the more rounds fit under a cap."""
+        """About the bits of an update for each weight of the model: the fewer, the more rounds fit under a cap."""
         config = self.runs[0].config
         own = {field.name for field in fields(method_named(config.method))}
         sparsity = config.sparsity.level if "sparsity" in own else 0.0
@@ -60,7 +60,7 @@ class PlannedRow:
 def plan(config: Request, out: Path, changes: Mapping[str, Any]) -> list[PlannedRow]:
     """Every row of the target; raises if a directory holds a run that does not belong.
 
-    Rows and seeds that are not asked for now are there as far as earlier calls have made them.
+    Rows and seeds that are not asked for now are included as far as earlier calls made them.
     """
     rows, seeds = config.wanted_rows(), config.wanted_seeds()
     return [_planned(config, out, changes, row, seeds if row in rows else range(0)) for row in config.all_rows()]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from multiprocessing.queues import SimpleQueue
 
 PATIENCE = 0.1
-"""Seconds between two looks at what the processes tell."""
+"""Seconds between two checks for news of the processes."""
 
 
 def play_rows(rows: Sequence[PlannedRow], dataset: Dataset, listener: Listener, at_once: int) -> TrainingError | None:
@@ -43,9 +43,9 @@ def play_rows(rows: Sequence[PlannedRow], dataset: Dataset, listener: Listener, 
 
 
 def divided(rows: Sequence[PlannedRow], at_once: int) -> list[PlannedRow]:
-    """What processes take up one after another: rows, or parts of them where there are more processes than rows.
+    """The work of the processes: rows, or parts of them if there are more processes than rows.
 
-    The longest come first, so that none of them begins when others end, and have the most processes.
+    The longest rows come first, so that none begins when others end, and get the most processes.
     """
     longest_first = sorted(rows, key=lambda row: row.bits_a_weight)
     each, more = divmod(max(at_once, len(rows)), len(rows))
@@ -53,7 +53,7 @@ def divided(rows: Sequence[PlannedRow], at_once: int) -> list[PlannedRow]:
 
 
 class Player:
-    """Plays one row after another; the clients of a seed are made once for rows with the same options of the data."""
+    """Plays one row after another; a seed's federation is made once for rows with the same data options."""
 
     def __init__(self, dataset: Dataset, listener: Listener) -> None:
         self._given = self._dataset = dataset
@@ -62,7 +62,7 @@ class Player:
         self._federations: dict[int, Federation] = {}
 
     def play(self, row: PlannedRow) -> TrainingError | None:
-        """All seeds of a row side by side; returns what keeps it from going on."""
+        """Play all seeds of a row side by side; returns the failure that ended it, if any."""
         if self._listener.stop():
             return None
         try:
@@ -78,7 +78,7 @@ class Player:
         return None
 
     def _prepare(self, config: DataConfig) -> None:
-        """Make the data ready for a row, unless they are from the one before it."""
+        """Prepare the data of a row, unless they are those of the row before."""
         if config != self._config:
             self._config, self._dataset, self._federations = config, prepared(self._given, config), {}
 
@@ -97,7 +97,7 @@ class Player:
 
 
 class _Teller:
-    """The listener in a process that plays rows: passes news on, and looks at a flag."""
+    """The listener in a process that plays rows: passes news on, and checks a stop flag."""
 
     def __init__(self, news: "SimpleQueue[News]", stopped: Event) -> None:
         self._news = news
@@ -115,7 +115,7 @@ _PLAYERS: list[Player] = []
 
 
 def _settle(dataset: Dataset, news: "SimpleQueue[News]", stopped: Event) -> None:
-    """Make a new process ready to play; Ctrl-C is the business of the one that made it."""
+    """Prepare a new process to play rows; only its parent handles Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _PLAYERS.append(Player(dataset, _Teller(news, stopped)))
 
@@ -155,11 +155,11 @@ def _listen(
     stopped: Event,
     listener: Listener,
 ) -> None:
-    """Pass on what processes tell until they are done, or one of them breaks."""
+    """Pass on the news of processes until they are done, or one of them breaks."""
     waiting = set(futures)
     while waiting:
         finished, waiting = wait(waiting, PATIENCE, FIRST_COMPLETED)
-        while not news.empty():  # what a process told is here before it is done
+        while not news.empty():  # all news of a process is here before it is done
             listener.add(news.get())
         if listener.stop() or any(future.exception() is not None for future in finished):
             stopped.set()

@@ -17,7 +17,7 @@ from feddst.studies.reproduce.plan import PlannedRow, PlannedRun
 EVERY = 5.0
 """Seconds between two lines."""
 LEAST = 0.005
-"""The share of all work that must be done before anything is said of the time left: beginnings are slow."""
+"""The share of all work that must be done before the time left is estimated: beginnings are slow."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,14 @@ class Overview:
 
 
 class Overseer(Protocol):
-    """Somebody who looks on."""
+    """A callback that hears how far a reproduction is, and may stop it."""
 
     def show(self, overview: Overview) -> None:
         """A run has finished a round."""
         ...
 
     def stop(self) -> bool:
-        """Whether to leave off; asked once a round of each row."""
+        """Whether to stop; asked once a round of each row."""
         ...
 
 
@@ -87,19 +87,19 @@ class News:
 
 
 class Listener(Protocol):
-    """What rows report to, and ask whether to go on."""
+    """Gets the news of rows, and says whether they stop."""
 
     def add(self, news: News) -> None:
         """A run has finished a round."""
         ...
 
     def stop(self) -> bool:
-        """Whether to leave off."""
+        """Whether to stop."""
         ...
 
 
 class Overall:
-    """Adds up what the rows tell, which may come from several threads, and passes it on."""
+    """Adds up the news of all rows, which may come from several threads, and passes it on."""
 
     def __init__(self, rows: Sequence[PlannedRow], overseer: Overseer, deadline: float) -> None:
         self._rows = [row for row in rows if row.wanted]
@@ -126,7 +126,7 @@ class Overall:
             self._overseer.show(self._overview(news))
 
     def stop(self) -> bool:
-        """Whether to leave off: the time is over, or somebody asks."""
+        """Whether to stop: the time is over, or the overseer asks for it."""
         with self._lock:
             return time.monotonic() >= self._deadline or self._overseer.stop()
 

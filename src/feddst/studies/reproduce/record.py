@@ -1,4 +1,4 @@
-"""The record of a reproduction: every run's curve, and with what it was made. Tables and figures follow from it."""
+"""The record of a reproduction: every run's curve, and what made it. Tables and figures follow from it."""
 
 import json
 import re
@@ -50,14 +50,14 @@ class RecordedRun(Curve[Point]):
     stopped_by: str = ""
 
     def settled(self, cap_gib: float) -> bool:
-        """Whether nothing can change any more at this cap: it is passed, or the run ended, but not by a smaller one."""
+        """Whether the result at this cap is final: the cap is passed, or the run ended, but not at a smaller cap."""
         ended = bool(self.stopped_by) and not 0 < self.cap_gib < cap_gib
         return ended or self.uploaded > cap_gib * GIB
 
 
 @dataclass(frozen=True)
 class RecordedRow:
-    """A row and its runs, one a seed; `value` is what a sweep gives the option that it varies.
+    """A row and its runs, one a seed; `value` is that of the option that a sweep varies.
 
     `config` is what was written, maybe by an earlier version; `options` are the same by today's names.
     """
@@ -93,7 +93,7 @@ class Maker:
 
 
 def makers(several: Iterable[Maker]) -> tuple[Maker, ...]:
-    """Each of these once, in the order in which they appear, with the seconds of all that are the same."""
+    """Each maker once, in the order in which they appear, with its seconds added up."""
     seconds: dict[Maker, float] = {}
     for one in several:
         same = replace(one, seconds=0.0)
@@ -102,12 +102,12 @@ def makers(several: Iterable[Maker]) -> tuple[Maker, ...]:
 
 
 def commands(several: Iterable[str]) -> str:
-    """These command lines as one, each once; what is empty, or several already, may be among them."""
+    """These command lines as one text, each once; some may be empty, or joined already."""
     return "; ".join(dict.fromkeys(one for line in several for one in each_command(line)))
 
 
 def each_command(lines: str) -> list[str]:
-    """The command lines that `commands` has made one of."""
+    """The command lines that `commands` has joined."""
     return [line for line in re.split("; (?=feddst )", lines) if line]
 
 
@@ -138,7 +138,7 @@ class Record:
 
     @property
     def missing(self) -> int:
-        """How many runs have not come to their end, or to one before the last cap."""
+        """How many runs have no final result at the last cap."""
         settled = sum(run.settled(self.caps[-1]) for row in self.rows for run in row.runs)
         return len(self.rows) * self.seeds - settled
 
@@ -186,7 +186,7 @@ def load_record(folder: Path) -> Record:
 
 
 def earlier(folder: Path, target: str, reading: str, data: str, rows: Collection[str]) -> Record | None:
-    """The record that a directory holds already, if any; raises if it holds something else, or not what it is of."""
+    """The record that a directory holds, if any; raises if it holds something else, or a record without its runs."""
     if not occupied(folder):
         return None
     if not (folder / RECORD).is_file():
@@ -240,7 +240,7 @@ def _points(rows: Iterable[Row]) -> Iterable[Point]:
 
 
 def _text(record: Record) -> str:
-    """The record as JSON, each list of numbers on one line; what few records have is left out where it is empty."""
+    """The record as JSON, each list of numbers on one line; rare fields are left out if empty."""
     content = {"format": _FORMAT, **{field.name: getattr(record, field.name) for field in fields(record)}}
     for name in ("compared", "title"):
         if not content[name]:

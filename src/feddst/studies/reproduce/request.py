@@ -16,7 +16,7 @@ from feddst.runtime.presets import TABLES, Row
 
 CHECKPOINT_EVERY = 100
 CLASSES = {"mnist": 10, "cifar10": 10, "cifar100": 100}
-"""How many classes the data sets have that are found by name."""
+"""How many classes each data set that is found by name has."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,13 @@ class Request:
 
     @property
     def subject(self) -> str:
-        """What records are of."""
+        """The target that records name."""
         return self.target
 
     @property
     @abstractmethod
     def reading(self) -> str:
-        """By what the settings are."""
+        """Which reading the settings follow."""
 
     @property
     @abstractmethod

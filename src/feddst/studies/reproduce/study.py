@@ -1,9 +1,9 @@
-"""A study: rows of one's own, written down in a TOML file, made as the paper's tables are.
+"""A study: your own rows, described in a TOML file and made as the paper's tables are.
 
 title = "Masks that move and masks that do not"
 preset = "thrifty"             # what all rows begin with; may be left out
 caps = [0.04, 0.4]             # GiB
-against = "static"             # the row that others are compared with, but for those that name one themselves
+against = "static"             # the row that others are compared with, unless they name one themselves
 [options]                      # what all rows share, as in a run's config
 sparsity.level = 0.9
 data.held_out = 10000
@@ -37,9 +37,9 @@ ROW_KEYS = ("title", "against", "options")
 FIXED = ("seed", "rounds", "cap_gib", "checkpoint_every", "data.root")
 """Options of runs that a study or its command line gives in other ways."""
 OF_ALL_ROWS = ("accounting", "data.dataset", "data.held_out", "data.clients", "data.partition")
-"""Options in which rows cannot differ: images are loaded once, and what a table is of and counts is said once."""
+"""Options that all rows share: images are loaded once, and a table has one data set and one accounting."""
 _ROW_NAME = re.compile(r"[\w+-][\w.+-]*")
-"""What can be typed in a list of rows, and be part of a directory's name."""
+"""Names that can be typed in a list of rows, and be part of a directory's name."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class StudyConfig(Request):
 
 
 def read_study(path: Path) -> dict[str, Any]:
-    """What a study's file says. Raises `OptionError` at the first thing that is not as it should be."""
+    """What a study's file says. Raises `OptionError` at the first invalid entry."""
     try:
         content = tomllib.loads(path.read_text())
     except OSError as error:
@@ -157,14 +157,14 @@ def _renew(content: dict[str, Any], path: Path) -> None:
 
 
 def preset_of(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of the preset that a study's rows begin with, but for what is not a study's to set."""
+    """The options of the preset that a study's rows begin with, without those that a study cannot set."""
     given = preset_options(content["preset"], "run") if "preset" in content else {}
     return {name: value for name, value in given.items() if name not in FIXED}
 
 
 @contextmanager
 def _named(where: str) -> Iterator[None]:
-    """Errors of options begin with where they are."""
+    """Errors of options in here begin with `where`."""
     try:
         yield
     except OptionError as error:

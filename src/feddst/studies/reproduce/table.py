@@ -16,7 +16,7 @@ _READINGS = {"paper": "the paper's text", "published": "its published code"}
 
 
 def settings(record: Record) -> str:
-    """Whose settings they are."""
+    """Where the settings come from."""
     if record.target == STUDY:
         return record.title or f"study {record.reading}"
     return _READINGS.get(record.reading, record.reading)
@@ -86,7 +86,7 @@ def difference(record: Record, first: str, second: str, cap_gib: float) -> Diffe
 
 
 def sentences(record: Record) -> list[str]:
-    """The differences at the largest cap, one line each, of those that can be told."""
+    """The differences at the largest cap, one line for each pair with a common seed."""
     cap = record.caps[-1]
     found = {pair: difference(record, *pair, cap) for pair in pairs(record)}
     return [
@@ -148,7 +148,7 @@ def _distance(found: Cell, said: Reported) -> str:
 
 
 def _title(record: Record, name: str) -> str:
-    """A row's title as part of a difference, where a spaced plus would be read as one."""
+    """A row's title as part of a difference, with no spaces around a plus, which would read as a sum."""
     title = next((row.title for row in record.rows if row.name == name), name)
     return title.removesuffix(" (μ = 1)").replace(" + ", "+")
 
