@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from feddst.clients.steps import Report
+from feddst.clients.steps import InitialPruning, Proximal, Report
 from feddst.core import InitialModel, Layer, ServerState, SparseSum, Update, packed, positions_of
 from feddst.core.model import LayerTimes
 from feddst.data import Dataset, federate
@@ -325,3 +325,10 @@ def test_the_published_variant_keeps_every_weight_of_mnist_from_its_second_recon
     assert densities[0] == pytest.approx(0.7, abs=0.01)
     assert [densities[r] for r in (2, 18)] == pytest.approx([0.85, 0.85], abs=0.01)
     assert [densities[r] for r in (19, 20)] == [1, 1]
+
+
+def test_no_proximal_term_holds_back_the_client_that_prunes_first() -> None:
+    method = PruneFL(proximal=Proximal(mu=1.0))
+    first, later = (ServerState(round, 0, {}, extra={"time": torch.tensor(1.0)}) for round in (0, 1))
+    assert [type(step) for step in method.plan(first, 0).steps] == [InitialPruning]
+    assert [type(step) for step in method.plan(later, 0).steps] == [Proximal]

@@ -76,6 +76,17 @@ def test_a_mask_goes_down_at_first_and_when_it_has_moved() -> None:
     assert charges == [192 + 12, 192, 192 + 12]
 
 
+def test_a_mask_of_the_clients_own_is_charged_when_it_travels() -> None:
+    """Whatever became of the server's: that one is charged after the first round only if it has moved."""
+    costs, charges = ledger(), []
+    for mask_bytes in (20, 0, 20):
+        before = costs.download_bits
+        costs.book_sent(0, (100, mask_bytes), SENT, own_masks=True)
+        charges.append(costs.download_bits - before)
+        costs.close_round(mask_moved=False, scheduled_evaluation=False)
+    assert charges == [192 + 12, 192, 192 + 12]
+
+
 def test_what_was_sent_and_what_came_are_booked_by_hand() -> None:
     costs = ledger()
     costs.book_sent(0, (70, 3), SENT)

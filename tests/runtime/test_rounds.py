@@ -106,6 +106,18 @@ def test_a_payload_is_read_and_added_up_and_its_receipt_is_kept(opened: Callable
     assert round.total.mean()["b"].tolist() == [1.0]
 
 
+def test_a_result_counts_once_and_before_the_round_is_closed(opened: Callable[..., Round]) -> None:
+    round = opened(MASKS, MASKS)
+    came = answer(round.tasks[0], 3.0, 4.0, 0.0, 0.0)
+    assert round.take(0, came)
+    with pytest.raises(RuntimeError, match="round 3: a result of client 10 was handed in twice, or too late"):
+        round.take(0, came)
+    round.open = False
+    with pytest.raises(RuntimeError, match="client 11 was handed in twice, or too late"):
+        round.take(1, answer(round.tasks[1], 3.0, 4.0, 0.0, 0.0))
+    assert round.total.updates == 1
+
+
 def test_a_mask_of_the_clients_own_is_in_the_receipt(opened: Callable[..., Round]) -> None:
     round = opened(MASKS)
     came = answer(round.tasks[0], 3.0, 0.0, 4.0, 0.0, masks={"w": mask(0, 2)})

@@ -41,8 +41,8 @@ class ProcessEngine(Engine):
     def run(self, tasks: Sequence[ClientTask], sink: Sink) -> None:
         futures = {self._threads.submit(self._carry_out, task): index for index, task in enumerate(tasks)}
         try:
-            for future in as_completed(futures):
-                sink.result(futures[future], future.result())
+            for future in as_completed(list(futures)):
+                sink.result(futures.pop(future), future.result())  # popped, so that no update outlives its turn
         finally:
             for future in futures:
                 future.cancel()

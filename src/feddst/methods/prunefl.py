@@ -161,9 +161,10 @@ class PruneFL(FedAvgM):
         return super().cohort(state, sampled if state.round > 0 else sampled[:1])
 
     def plan(self, state: ServerState, client: int) -> ClientPlan:
-        plan = super().plan(state, client)
         if self.prunefl.settles(state.round):
-            return plan.adding(self.settling(state))
+            # Without a proximal term: it would hold the one client back at random weights for all its rounds.
+            return ClientPlan(self.local).adding(self.settling(state))
+        plan = super().plan(state, client)
         return plan.adding(self.asked) if self.prunefl.due(state.round) else plan
 
     def settling(self, state: ServerState) -> InitialPruning:

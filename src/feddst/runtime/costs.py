@@ -71,15 +71,20 @@ class Ledger:
     mask_travels_down: bool = True
     unsettled: dict[str, dict[int, int]] = field(default_factory=lambda: {"upload": {}, "download": {}})
     _priced: tuple[object, tuple[int, int, int]] = (None, (0, 0, 0))
-    _sent: tuple[Reference, int] | None = None
+    _sent: tuple[Reference, bool, int] | None = None
     _price: tuple[Reference, ClientPlan, Mapping[str, int] | None, int] | None = None
 
-    def book_sent(self, client: int, sizes: tuple[int, int], sent: Reference) -> None:
-        """Count a message to a client; `sizes` are its bytes and those of its mask, `sent` its content."""
-        if self._sent is None or self._sent[0] is not sent:
-            self._sent = sent, self.download_price(sent)
+    def book_sent(self, client: int, sizes: tuple[int, int], sent: Reference, *, own_masks: bool = False) -> None:
+        """Count a message to a client; `sizes` are its bytes and those of its mask, `sent` its content.
+
+        The server's mask is charged to all clients after it has moved; masks of the client's own when they travel.
+        """
+        travels = sizes[1] > 0 if own_masks else self.mask_travels_down
+        last = self._sent
+        if last is None or last[0] is not sent or last[1] is not travels:
+            self._sent = last = sent, travels, self.download_price(sent, mask_travels=travels)
         self.down.add(*sizes)
-        self.download_bits += self._owed("download", client, self._sent[1])
+        self.download_bits += self._owed("download", client, last[2])
 
     def book_result(self, task: ClientTask, result: ClientResult) -> None:
         """Count a result's upload, and its FLOPs if the client finished its task; otherwise they are unknown."""
@@ -114,10 +119,10 @@ class Ledger:
         moves = any(plan.mask_bounds(name, sent.active.get(name)) for name in (*sent.active, *plan.own_layers))
         return self.upload_price(sent, plan, sent.active if moves else None)
 
-    def download_price(self, sent: Reference) -> int:
-        """The bits of one broadcast."""
+    def download_price(self, sent: Reference, *, mask_travels: bool) -> int:
+        """The bits of one broadcast, with its mask or without."""
         params = sent.broadcast.params
-        mask = self._mask_bits(params, sent.active, down=True) if sent.active and self.mask_travels_down else 0
+        mask = self._mask_bits(params, sent.active, down=True) if sent.active and mask_travels else 0
         return self._value_bits(params, sent.active, self.down_width) + mask
 
     def charge_training(self, plan: ClientPlan, active: Mapping[str, int], images: int) -> None:

@@ -11,6 +11,7 @@ from feddst.core import Aggregator
 from feddst.engines import Engine, EvalTask, Sink
 from feddst.errors import TrainingError
 from feddst.runtime.metrics import Row
+from feddst.runtime.rounds import Round
 from feddst.runtime.run import Run
 from feddst.runtime.warnings import forewarnings
 from feddst.wire import ClientResult, ClientTask
@@ -58,7 +59,7 @@ class SharedRound(Sink):
         self.tasks: list[ClientTask] = []
         self.failures: dict[Run, TrainingError] = {}
         self._runs = runs
-        self._places: list[tuple[Run, int]] = []
+        self._places: list[tuple[Run, Round, int]] = []
         for run in runs:
             try:
                 tasks = run.open_round()
@@ -66,18 +67,18 @@ class SharedRound(Sink):
                 self.failures[run] = error
                 continue
             self.tasks += tasks
-            self._places += [(run, place) for place in range(len(tasks))]
+            self._places += [(run, run.round, place) for place in range(len(tasks))]
 
     def result(self, index: int, result: ClientResult) -> bool:
-        run, place = self._places[index]
-        return run.round.take(place, result)
+        _, round, place = self._places[index]
+        return round.take(place, result)
 
     def empty_sum(self, index: int) -> Aggregator:
-        run, place = self._places[index]
-        return run.round.empty_sum(place)
+        _, round, place = self._places[index]
+        return round.empty_sum(place)
 
     def partial(self, index: int, total: Aggregator) -> None:
-        self._places[index][0].round.merge(total)
+        self._places[index][1].merge(total)
 
     def failed(self, index: int, error: TrainingError) -> None:
         self.failures[self._places[index][0]] = error
@@ -112,15 +113,20 @@ def play(runs: Sequence[Run], engine: Engine, watcher: Watcher) -> bool:
                 run.place(torch.device("cpu"))
 
 
+def _play_round(runs: Sequence[Run], engine: Engine, watcher: Watcher) -> dict[Run, TrainingError]:
+    """One round of each run; returns those that cannot go on. Nothing of the round stays in memory."""
+    step = SharedRound(runs)
+    engine.run(step.tasks, step)
+    step.close(engine, watcher)
+    return step.failures
+
+
 def _play(live: Sequence[Run], engine: Engine, watcher: Watcher) -> bool:
     several, failures = len(live) > 1, dict[Run, TrainingError]()
     stopped = False
     while live and not stopped:
         with reproducible(tf32=engine.tf32):
-            step = SharedRound(live)
-            engine.run(step.tasks, step)
-            step.close(engine, watcher)
-        failures |= step.failures
+            failures |= _play_round(live, engine, watcher)
         live = [run for run in live if not run.stopped_by and run not in failures]
         stopped = bool(live) and watcher.stop()
     for run in live:

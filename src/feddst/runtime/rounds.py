@@ -37,6 +37,7 @@ class Round:
     diverged: int = 0
     used: bool = True
     late: int = 0
+    open: bool = True
     mask_moved: bool = False
     moved: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
@@ -59,6 +60,10 @@ class Round:
         The update in a payload is read, checked and added up; then only its receipt is kept.
         """
         task = self.tasks[place]
+        if place in self.results or not self.open:
+            raise RuntimeError(
+                f"round {self.number}: a result of client {task.client} was handed in twice, or too late"
+            )
         if result.payload is not None:
             result = self._read(task, result, result.payload)
         self.results[place] = result

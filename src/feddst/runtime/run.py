@@ -233,6 +233,7 @@ class Run:
     def close_round(self) -> bool:
         """Book the results, in the order of places, and aggregate. Returns whether the new model is to be evaluated."""
         ended = self.round
+        ended.open = False
         for client in ended.missing():
             self._history.forget(client)
         if (unnamed := len(ended.refusals) - NAMED) > 0:
@@ -316,7 +317,8 @@ class Run:
             self._keep(task.client, result.state, used=ended.used and result.weight > 0)
 
     def _book_sent(self, client: int, message: Message) -> None:
-        self._ledger.book_sent(client, message.sizes, message.reference)
+        own_masks = message.reference.broadcast.masks is not self.state.masks
+        self._ledger.book_sent(client, message.sizes, message.reference, own_masks=own_masks)
 
     def _kept_by(self, client: int) -> ClientState:
         """What a client has kept from the rounds before."""
