@@ -51,7 +51,7 @@ class CoordinateWise(SparseSum):
     def _combined(self, name: str, plain: Tensor) -> Tensor:
         """A parameter's combined values; its plain mean where no client holds it."""
         mine = [one for one in self._updates if name in one[0].params]
-        mine.sort(key=lambda one: one[0].client)
+        mine.sort(key=lambda one: (one[0].client, one[0].weight))
         values, held = zip(*(_whole(update, masks, name, plain) for update, masks in mine), strict=True)
         weights = torch.tensor([update.weight for update, _ in mine], dtype=torch.float64, device=plain.device)
         found = plain.reshape(-1).clone()

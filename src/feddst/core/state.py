@@ -41,7 +41,7 @@ class ServerState:
 
 @dataclass(frozen=True)
 class Broadcast:
-    """What every client of a round receives."""
+    """What a client of a round receives."""
 
     round: int
     params: Tensors

@@ -51,7 +51,7 @@ class NestedMask(RandomMask):
         masks = {name: state.extra[f"tier {tier}/{name}"] for name in state.masks}
         return replace(super().broadcast(state, client), masks=masks)
 
-    def mean(self, state: ServerState, total: Aggregator, otherwise: Tensors | None = None) -> Tensors:
+    def mean(self, state: ServerState, total: Aggregator, otherwise: Tensors | None) -> Tensors:
         return super().mean(state, total, state.params if otherwise is None else otherwise)
 
     def aggregate(self, state: ServerState, total: Aggregator) -> ServerState:

@@ -14,7 +14,7 @@ NO_MASK = 0
 
 @lru_cache(maxsize=8)
 def mask_name(bitmap: bytes) -> int:
-    """A mask's name on the wire: the CRC-32 of its bitmap section. All clients of a round are sent one mask."""
+    """A mask's name on the wire: the CRC-32 of its bitmap section. Most clients of a round are sent the same mask."""
     return zlib.crc32(bitmap) if bitmap else NO_MASK
 
 

@@ -94,22 +94,22 @@ def _kept(value: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def choose_masks(
-    params: Tensors, slots: Sequence[Tensors], masks: Masks, squares: Squares, orders: InitialPruning
+    params: Tensors, slots: Sequence[Tensors], masks: Masks, squares: Squares, step: InitialPruning
 ) -> dict[str, Tensor]:
     """The masks that PruneFL's server would choose; weights and momentum are zeroed where masks change."""
-    times = LayerTimes(orders.times, orders.constant)
+    times = LayerTimes(step.times, step.constant)
     with torch.no_grad():
-        chosen = reconfigure(params, squares.mean(params), masks, times, orders.prunable)
+        chosen = reconfigure(params, squares.mean(params), masks, times, step.prunable)
         for name, mask in chosen.items():
             for values in (params, *slots):
                 values[name].masked_fill_(mask != masks[name], 0.0)
     return {**masks, **chosen}
 
 
-def settled(densities: Sequence[float], orders: InitialPruning) -> bool:
+def settled(densities: Sequence[float], step: InitialPruning) -> bool:
     """Whether the last densities differ little enough, each from the one before it, for long enough."""
-    last = list(pairwise(densities))[-orders.in_a_row :]
-    return len(last) == orders.in_a_row and all(abs(now - then) <= orders.steady * then for then, now in last)
+    last = list(pairwise(densities))[-step.in_a_row :]
+    return len(last) == step.in_a_row and all(abs(now - then) <= step.steady * then for then, now in last)
 
 
 def density(masks: Masks) -> float:

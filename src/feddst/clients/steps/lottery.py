@@ -59,17 +59,17 @@ class LotteryPruning(ClientStep):
         return images - held_out_images(images, self.held_out)
 
 
-def _find(module: nn.Module, task: ClientTask, orders: LotteryPruning) -> tuple[Tensor, dict[str, Tensor], Tensors]:
+def _find(module: nn.Module, task: ClientTask, step: LotteryPruning) -> tuple[Tensor, dict[str, Tensor], Tensors]:
     """Which images are trained on, as int64 indices, the client's masks, and the weights it begins with."""
     sent = task.sent.broadcast
-    shapes = {name: sent.params[name].shape for name in orders.budgets}
+    shapes = {name: sent.params[name].shape for name in step.budgets}
     masks = own_masks(task.state, shapes, next(iter(sent.params.values())).device)
     weights: Tensors = masked(sent.params, masks)
-    trained, held_out = _divide(task, orders.held_out)
-    surplus = _surplus(masks, orders)
+    trained, held_out = _divide(task, step.held_out)
+    surplus = _surplus(masks, step)
     if any(surplus.values()):
         load(module, weights, sent.buffers)
-        if _accuracy(module, task, held_out) > orders.threshold:
+        if _accuracy(module, task, held_out) > step.threshold:
             masks = {name: drop_smallest(weights[name][None], masks[name][None], n)[0] for name, n in surplus.items()}
             weights = masked(task.initial, masks)
     return trained, masks, weights
@@ -88,10 +88,10 @@ def _divide(task: ClientTask, share: float) -> tuple[Tensor, Tensor]:
     return order[out:].sort().values.to(device), order[:out].to(device)
 
 
-def _surplus(masks: Masks, orders: LotteryPruning) -> dict[str, int]:
+def _surplus(masks: Masks, step: LotteryPruning) -> dict[str, int]:
     """How many weights each layer may drop now: the share `prune` of its active ones, but at least one, if it can."""
     active = count_active(masks)
-    return {name: min(max(1, round(orders.prune * n)), n - orders.budgets[name]) for name, n in active.items()}
+    return {name: min(max(1, round(step.prune * n)), n - step.budgets[name]) for name, n in active.items()}
 
 
 def _accuracy(module: nn.Module, task: ClientTask, images: Tensor) -> float:

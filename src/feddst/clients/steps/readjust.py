@@ -95,20 +95,20 @@ def grown_by(client: Client, growth: Growth, last_batch: Indices) -> Indices:
     return growth_images(len(client.examples), growth, *client.draw)
 
 
-def _readjusted(client: Client, orders: Readjust, last_batch: Indices) -> Masks:
+def _readjusted(client: Client, step: Readjust, last_batch: Indices) -> Masks:
     """The client's new masks; its dropped and grown weights are zeroed."""
 
     def scores() -> Tensors:
-        if orders.growth.rule == "random":
+        if step.growth.rule == "random":
             return _alone(random_scores(client.masks, *client.draw))
-        chosen = torch.from_numpy(grown_by(client, orders.growth, last_batch))
+        chosen = torch.from_numpy(grown_by(client, step.growth, last_batch))
         with torch.enable_grad():
             gradient = client.mean_gradient(chosen.to(client.examples.inputs.device))
         return {name: g.abs()[None] for name, g in gradient.items()}
 
     params = {name: value.detach() for name, value in client.params.items()}
     masks = readjust(
-        _alone(params), [_alone(kept) for kept in client.slots.values()], _alone(client.masks), orders, scores
+        _alone(params), [_alone(kept) for kept in client.slots.values()], _alone(client.masks), step, scores
     )
     return {name: mask[0] for name, mask in masks.items()}
 
@@ -119,22 +119,22 @@ def _alone(tensors: Tensors) -> Tensors:
 
 
 def readjust(
-    params: Tensors, slots: Sequence[Tensors], masks: Masks, orders: Readjust, scores: Callable[[], Tensors]
+    params: Tensors, slots: Sequence[Tensors], masks: Masks, step: Readjust, scores: Callable[[], Tensors]
 ) -> dict[str, Tensor]:
     """The new masks; weights that leave or enter are zeroed, and so are their optimizer slots.
 
     `scores` computes what growth ranks by, from the weights at the time of the call.
     """
-    early = scores() if orders.growth.weights == "unpruned" else None
-    kept = drop(params, slots, masks, orders)
-    return {**masks, **grow(params, slots, masks, kept, early or scores(), orders)}
+    early = scores() if step.growth.weights == "unpruned" else None
+    kept = drop(params, slots, masks, step)
+    return {**masks, **grow(params, slots, masks, kept, early or scores(), step)}
 
 
-def drop(params: Tensors, slots: Sequence[Tensors], masks: Masks, orders: Readjust) -> dict[str, Tensor]:
+def drop(params: Tensors, slots: Sequence[Tensors], masks: Masks, step: Readjust) -> dict[str, Tensor]:
     """The masks after the drop, of layers to be readjusted; dropped weights are zeroed."""
     kept: dict[str, Tensor] = {}
-    for name in orders.drop:
-        leaving, _ = orders.exchange(name, count_kept(masks[name][0]))
+    for name in step.drop:
+        leaving, _ = step.exchange(name, count_kept(masks[name][0]))
         kept[name] = drop_smallest(params[name], masks[name], leaving)
     for name, mask in kept.items():
         _zero(name, (params, *slots), masks[name] & ~mask)
@@ -142,13 +142,13 @@ def drop(params: Tensors, slots: Sequence[Tensors], masks: Masks, orders: Readju
 
 
 def grow(
-    params: Tensors, slots: Sequence[Tensors], masks: Masks, kept: Masks, scores: Tensors, orders: Readjust
+    params: Tensors, slots: Sequence[Tensors], masks: Masks, kept: Masks, scores: Tensors, step: Readjust
 ) -> dict[str, Tensor]:
     """The new masks of these layers, grown from `kept`; `masks` are those before the drop."""
     grown: dict[str, Tensor] = {}
     for name, mask in kept.items():
-        count = orders.budgets[name] - count_kept(mask[0])
-        if orders.growth.grow_from == "any":
+        count = step.budgets[name] - count_kept(mask[0])
+        if step.growth.grow_from == "any":
             grown[name], picked = grow_from_any(scores[name], mask, count)
             _zero(name, (params, *slots), picked)
         else:

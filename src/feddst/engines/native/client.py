@@ -95,16 +95,16 @@ class NativeClient(Client):
         usual = (growth.rule, growth.grow_from, growth.weights) == ("gradient", "inactive", "pruned")
         return usual and all(self.bench.trained[0])
 
-    def _readjust(self, orders: Readjust, last_batch: Indices) -> None:
+    def _readjust(self, step: Readjust, last_batch: Indices) -> None:
         moves = [
-            orders.exchange(name, active) if name in orders.drop else None
+            step.exchange(name, active) if name in step.drop else None
             for name, active in zip(self.bench.chain.weights, self.structure.active, strict=True)
         ]
-        masks = {name: torch.empty(self.bench.shapes[name], dtype=torch.bool) for name in orders.drop}
+        masks = {name: torch.empty(self.bench.shapes[name], dtype=torch.bool) for name in step.drop}
         self.bench.session.readjust(
             self.examples.inputs.numpy(),
             self.examples.labels.numpy(),
-            grown_by(self, orders.growth, last_batch),
+            grown_by(self, step.growth, last_batch),
             moves,
             self.bench.beginnings.bytes_of(masks),
         )
