@@ -144,6 +144,14 @@ def test_an_app_of_an_earlier_version_is_read(caplog: pytest.LogCaptureFixture) 
     assert len(caplog.records) == 1
 
 
+def test_an_app_with_a_former_method_is_told_what_it_trains_with(caplog: pytest.LogCaptureFixture) -> None:
+    values: dict[str, Value] = {"method": "feddst+fedadam", "proximal.mu": 0.5}
+    config, _ = read_run_config({**app_values(), **values})
+    assert (config.method, config.server.optimizer, config.proximal.mu) == ("feddst", "adam", 0.5)
+    [record] = caplog.records
+    assert record.getMessage().endswith(": feddst+fedadam is feddst with server.optimizer adam now")
+
+
 def test_keys_are_made_once(feddst: Call, tmp_path: Path) -> None:
     outcome = feddst("flower keys keys --hosts fed.example.org --nodes 2")
     assert outcome.code == 0

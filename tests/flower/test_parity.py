@@ -1,14 +1,17 @@
 """The same config and seed give the same run, bit for bit, with clients in an engine of ours and on a Flower grid."""
 
-from collections.abc import Callable, Mapping
+import gc
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import flwr.serverapp.strategy
 import pytest
 import torch
-from flwr.app import ArrayRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message
 from torch import Tensor, nn
 
 import feddst
@@ -21,7 +24,9 @@ from feddst.runtime import RunConfig
 from feddst.runtime.loop import Silent
 from feddst.runtime.metrics import Row
 from feddst.runtime.old_names import METHODS as CROSSED
+from feddst.runtime.run import Run
 from feddst.runtime.storage import RunDirectory
+from feddst.wire import ClientTask
 
 from ..runtime.conftest import Parts
 
@@ -175,8 +180,32 @@ def test_clients_that_draw_the_beginning_themselves_cannot_be_given_another(
     method: str, configure: Configure, federation: Federation, network: Any, make_grid: Any
 ) -> None:
     strategy = Strategy(configure(method=method), model=network, data=federation, watcher=Silent())
-    with pytest.raises(OptionError, match=f"initial_arrays cannot be given with {method}"):
-        strategy.start(make_grid(), ArrayRecord(make_module(network, 1).state_dict()))
+    begin = ArrayRecord(make_module(network, 1).state_dict())
+    for start in (strategy.start, partial(flwr.serverapp.strategy.Strategy.start, strategy)):
+        with pytest.raises(OptionError, match=rf"cannot be given with {method}.* use Strategy\.start without them"):
+            start(make_grid(), begin)
+
+
+def test_flowers_own_loop_has_a_round_opened_as_others_are_and_keeps_no_message_of_it(
+    configure: Configure, federation: Federation, network: Any, make_grid: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strict, sent = list[bool](), list[weakref.ref[Message]]()
+    opening = Run.open_round
+
+    def noted(run: Run) -> Sequence[ClientTask]:
+        strict.append(torch.backends.cudnn.deterministic)
+        return opening(run)
+
+    monkeypatch.setattr(Run, "open_round", noted)
+    strategy, grid = Strategy(configure(), model=network, data=federation), make_grid()
+    messages = list(strategy.configure_train(1, ArrayRecord(network().state_dict()), ConfigRecord(), grid))
+    replies = list(grid.send_and_receive(messages))
+    sent.extend(map(weakref.ref, messages))
+    del messages
+    strategy.aggregate_train(1, replies)
+    gc.collect()
+    assert strict == [True]
+    assert [message() for message in sent] == [None] * 6
 
 
 def test_rounds_can_be_told_at_the_start(

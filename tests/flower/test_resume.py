@@ -115,6 +115,49 @@ def test_a_checkpoint_after_every_round_is_needed_where_clients_keep_something(
         play(config, out=tmp_path / "run")
 
 
+def test_such_a_config_leaves_the_directory_free(configure: Configure, play: Play, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="checkpoint_every must be 1"):
+        play(configure(method="lg-fedavg", checkpoint_every=2), out=tmp_path / "run")
+    play(configure(method="lg-fedavg", rounds=1), out=tmp_path / "run")
+
+
+def test_the_name_that_clients_know_is_the_runs_own(
+    configure: Configure, play: Play, alike: Alike, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever another version makes of the options, and whatever other runs of the same options the clients serve."""
+    config, nodes = configure(method="lg-fedavg", rounds=ROUNDS), {"state-dir": str(tmp_path / "nodes")}
+    whole = play(config)
+    play(config, node_config=nodes, out=tmp_path / "run", last=2)
+    play(config, node_config=nodes, out=tmp_path / "other", last=3)
+    monkeypatch.setattr("feddst.flower.strategy.options_to_store", lambda config: {"renamed": 1})
+    resumed = play(config, node_config=nodes, out=tmp_path / "run", resume=True)
+    assert alike(resumed.weights[-1], whole.weights[-1])
+
+
+@pytest.mark.parametrize("changes", [{"method": "lg-fedavg"}, {"wire__values": "q2", "wire__feedback": True}])
+def test_a_run_of_an_earlier_version_is_not_resumed_where_clients_would_begin_anew(
+    changes: dict[str, Any], configure: Configure, play: Play, tmp_path: Path
+) -> None:
+    config = configure(rounds=3, **changes)
+    play(config, out=tmp_path / "run", last=1)
+    (tmp_path / "run" / "name.json").unlink()
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    with pytest.raises(CheckpointError, match=r"has no name\.json.* begin anew\. Go on with the version"):
+        play(config, out=tmp_path / "run", resume=True)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+
+
+def test_a_run_of_an_earlier_version_goes_on_where_clients_keep_nothing(
+    configure: Configure, play: Play, alike: Alike, tmp_path: Path
+) -> None:
+    whole = play(configure())
+    play(configure(), out=tmp_path / "run", last=1)
+    (tmp_path / "run" / "name.json").unlink()
+    resumed = play(configure(), out=tmp_path / "run", resume=True)
+    assert alike(resumed.weights[-1], whole.weights[-1])
+    assert RunDirectory(tmp_path / "run").stored_name()
+
+
 def test_a_whole_mask_is_sent_to_everybody_after_a_restart(configure: Configure, play: Play, tmp_path: Path) -> None:
     """The nodes may have been restarted as well: nobody is taken to have a mask, and nobody fails for want of one."""
     config = configure(rounds=ROUNDS)

@@ -163,11 +163,22 @@ def test_one_line_names_methods_too(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_files_that_named_every_option_gave_the_proximal_term_to_all() -> None:
     """Only fedprox and its crosses looked at it."""
-    whole = {"averaged": 0.0, "server.beta": 0.9, "proximal.mu": 1.0, "adaptive.beta1": 0.0}
+    old = {new: name for name, new in OPTIONS.items()}
+    whole = {old.get(name, name): value for name, value in flatten(RunConfig()).items()}
+    whole |= {"proximal.mu": 1.0, "adaptive.beta1": 0.0}
+    del whole["server.optimizer"]  # came when the term became every method's
     for method, mu in {"feddst": 0.0, "sprout+fedadam": 0.0, "fedprox": 1.0, "feddst+fedprox": 1.0}.items():
         assert stored_options({**whole, "method": method}).proximal.mu == mu
     assert stored_options({"method": "feddst", "proximal.mu": 1.0}).proximal.mu == 1.0  # of this version
     assert stored_options({**whole, "method": "feddst+fedadagrad"}).adaptive == Adaptive()  # where beta1 was fixed
+
+
+def test_a_proximal_term_that_was_typed_is_kept() -> None:
+    made = feddst.configure(method="feddst", averaged=0.5, proximal={"mu": 0.1})
+    assert made == feddst.configure(method="feddst", ema=0.5, proximal={"mu": 0.1})
+    crossed = feddst.configure(method="feddst+fedadam", proximal={"mu": 0.5})
+    assert crossed == feddst.configure(method="feddst", server={"optimizer": "adam"}, proximal={"mu": 0.5})
+    assert crossed.proximal.mu == 0.5
 
 
 def test_what_only_some_methods_of_a_comparison_looked_at_is_not_given_to_all() -> None:

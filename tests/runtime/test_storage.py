@@ -12,7 +12,7 @@ import torch
 
 from feddst.core import ClientState, InitialModel, ServerState
 from feddst.data import Federation
-from feddst.errors import CheckpointError
+from feddst.errors import CheckpointError, DamageError
 from feddst.options import updated
 from feddst.runtime import Row, RunConfig
 from feddst.runtime.details import Detail
@@ -135,6 +135,17 @@ def test_a_config_without_an_engine_is_from_before_there_were_two(directory: Run
     assert directory.stored_config() == updated(RunConfig(), {"engine.kind": "reference"})
     with pytest.raises(CheckpointError, match=r"engine\.kind was 'reference', now 'native'"):
         directory.refuse_other(RunConfig())
+
+
+def test_a_damaged_name_is_refused(directory: RunDirectory) -> None:
+    assert directory.stored_name() == ""
+    directory.write_name("ab12")
+    assert directory.stored_name() == "ab12"
+    written = directory.name.read_bytes()
+    for damaged in (written.replace(b"ab12", b"ab13"), b"", b"[]", b'{"name": 3}', written[:-20]):
+        directory.name.write_bytes(damaged)
+        with pytest.raises(DamageError, match=r"name\.json is damaged"):
+            directory.stored_name()
 
 
 def test_what_a_killed_write_left_behind_is_nothing(tmp_path: Path) -> None:

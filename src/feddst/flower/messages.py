@@ -9,7 +9,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 from feddst.errors import FeddstError, WireError
 from feddst.flower.tasks import read_task, write_task
 from feddst.wire import ClientResult, ClientTask
-from feddst.wire import Message as Broadcast
+from feddst.wire import Message as WireMessage
 
 TRAIN, HELLO = "train.feddst", "query.feddst"
 """The types of the messages that ask for an update, and for an introduction."""
@@ -51,7 +51,7 @@ def read_task_message(message: Message) -> tuple[str, ClientTask]:
     text = _record(message.content, _TASK, ConfigRecord).get("json")
     if not isinstance(text, str):
         raise WireError("the message has no task")
-    return read_task(text, Broadcast(_unwrapped(message.content)))
+    return read_task(text, WireMessage(_unwrapped(message.content)))
 
 
 def answer_message(message: Message, result: ClientResult) -> Message:

@@ -10,7 +10,7 @@ from feddst.errors import OptionError
 from feddst.flower.config import FlowerConfig, Value
 from feddst.options import Option, hint, option, options_of, updated
 from feddst.runtime.config import RunConfig, config_of
-from feddst.runtime.old_names import renewed
+from feddst.runtime.old_names import OPTIONS, old_in, renewed, say
 from feddst.runtime.storage import write_atomically
 
 
@@ -49,14 +49,15 @@ def as_run_config(values: Mapping[str, Any]) -> dict[str, Value]:
 
 def read_run_config(values: Mapping[str, Value]) -> tuple[RunConfig, AppConfig]:
     """Both configs in a run config; raises `OptionError` at the first option that is not allowed."""
-    known, values = {opt.name: opt for opt in app_options()}, renewed(values, "the app's config")
-    for name in values:
+    known, today = {opt.name: opt for opt in app_options()}, renewed(values)
+    for name in today:
         if name not in known:
             raise OptionError(f"unknown option {name!r}{hint(name, known)}")
-    read = {name: _read(known[name], value) for name, value in values.items()}
+    read = {name: _read(known[name], value) for name, value in today.items()}
     own = {opt.name for opt in options_of(AppConfig)}
     # An app's file names every option: one at its default is left to the method.
     given = {name: value for name, value in read.items() if name not in own and value != known[name].default}
+    say("the app's config", old_in({name: values[name] for name in values if name in OPTIONS or name in given}))
     config = config_of(given)
     app = updated(AppConfig(), {name: value for name, value in read.items() if name in own})
     config.check()

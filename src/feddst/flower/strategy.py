@@ -3,6 +3,7 @@
 import copy
 import hashlib
 import json
+import secrets
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, closing
@@ -19,7 +20,7 @@ from torch import Tensor, nn
 from feddst.clients.reproducible import reproducible
 from feddst.data import Dataset, Federation, RemoteFederation, clients_of
 from feddst.engines.base import Engine, EvalTask, Evaluation
-from feddst.errors import OptionError
+from feddst.errors import CheckpointError, OptionError
 from feddst.flower.config import FlowerConfig
 from feddst.flower.engine import FlowerEngine
 from feddst.flower.memory import keeps_state
@@ -34,11 +35,14 @@ from feddst.runtime.loop import SharedRound, Silent, Watcher, play
 from feddst.runtime.metrics import Row
 from feddst.runtime.run import Run
 from feddst.runtime.session import built_in, engine_of, open_run, run_directory
-from feddst.runtime.storage import identity_of
+from feddst.runtime.storage import RunDirectory, identity_of
 from feddst.runtime.wording import counted, percent
 
 EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]
 """Evaluates a model: takes the round and the weights, as in Flower's own strategies."""
+
+_NAME_BYTES = 12
+"""The length of a run's name, which is written in hexadecimal."""
 
 
 @dataclass
@@ -137,8 +141,9 @@ class Strategy(FlowerStrategy):
         opened = self._opened
         if opened.run.stopped_by:
             return []
-        self._step = SharedRound([opened.run])
-        self._composed = list(opened.engine.compose(self._step.tasks, self._step))
+        with reproducible():
+            self._step = SharedRound([opened.run])
+            self._composed = list(opened.engine.compose(self._step.tasks, self._step))
         return [message for _, message in self._composed]
 
     def aggregate_train(
@@ -149,7 +154,8 @@ class Strategy(FlowerStrategy):
         if opened is None or step is None:
             return None, None
         engine, run, self._step = opened.engine, opened.run, None
-        for index, message in self._composed:
+        composed, self._composed = self._composed, []
+        for index, message in composed:
             engine.expect(message, index, step.tasks[index].client)
         with reproducible():
             for reply in replies:
@@ -189,8 +195,15 @@ class Strategy(FlowerStrategy):
         directory = run_directory(self._out, config, self._resume)
         with ExitStack() as held:
             lock = None if directory is None else held.enter_context(Lock(directory.path))
+            if directory is not None and keeps_state(config):
+                _check_kept(config, directory, self._resume)
             run, _ = open_run(config, federation, module, directory, self._resume, untrusted=True, spare=flower.spare)
-            _check_kept(run, other_beginning=bool(arrays))
+            if arrays and run.method.plan(run.state, 0).needs_initial:
+                raise OptionError(
+                    f"initial_arrays cannot be given with {config.method}, whose clients draw them from the seed: use "
+                    "Strategy.start without them, as Flower's own loop always gives some"
+                )
+            name = name_of(run, module)
             if self._resume:
                 run.forget_holders()
             held.pop_all()
@@ -198,7 +211,7 @@ class Strategy(FlowerStrategy):
         engine = FlowerEngine(
             grid,
             flower,
-            run=name_of(run, module),
+            run=name,
             clients=federation.num_clients,
             images=images,
             evaluate=_nothing if local is None else local.evaluate,
@@ -267,21 +280,34 @@ def metrics_of(row: Row) -> MetricRecord:
 
 
 def name_of(run: Run, module: nn.Module) -> str:
-    """The name by which clients store a run's state: the same when the run is resumed."""
-    options = {name: value for name, value in options_to_store(run.config).items() if name not in CHANGEABLE}
-    text = json.dumps(options, sort_keys=True) + identity_of(initial_model(module), run.federation)
-    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+    """The name by which clients store a run's state: the same when the run is resumed.
+
+    It stands in the run's directory. A run without one cannot be resumed: those of the same options share a name, so
+    that clients do not store more with each of them.
+    """
+    if run.directory is None:
+        options = {name: value for name, value in options_to_store(run.config).items() if name not in CHANGEABLE}
+        text = json.dumps(options, sort_keys=True) + identity_of(initial_model(module), run.federation)
+        return hashlib.blake2b(text.encode(), digest_size=_NAME_BYTES).hexdigest()
+    name = run.directory.stored_name()
+    if not name:
+        name = secrets.token_hex(_NAME_BYTES)
+        run.directory.write_name(name)
+    return name
 
 
-def _check_kept(run: Run, *, other_beginning: bool) -> None:
-    """Raise `OptionError` if the state that clients keep would not fit the server's."""
-    config = run.config
-    if other_beginning and run.method.plan(run.state, 0).needs_initial:
-        raise OptionError(f"initial_arrays cannot be given with {config.method}: its clients draw them from the seed")
-    if keeps_state(config) and run.directory is not None and config.checkpoint_every != 1:
-        which = f"{config.method} and wire.feedback" if config.wire.feedback else config.method
+def _check_kept(config: RunConfig, directory: RunDirectory, resume: bool) -> None:
+    """Raise if what clients keep would not fit the server's state after it was resumed."""
+    which = f"{config.method} and wire.feedback" if config.wire.feedback else config.method
+    if config.checkpoint_every != 1:
         every = config.checkpoint_every
         raise OptionError(f"checkpoint_every must be 1 with {which}, whose clients go back one round only, got {every}")
+    if resume and not directory.stored_name():
+        raise CheckpointError(
+            f"{directory.path} has no {directory.name.name}, the name by which clients store what they keep with "
+            f"{which}: they would begin anew. Go on with the version and command that began the run, or begin it again "
+            "in another directory"
+        )
 
 
 def _nothing(tasks: Sequence[EvalTask]) -> list[Evaluation]:

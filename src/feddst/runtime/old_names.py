@@ -46,6 +46,10 @@ METHODS: Mapping[str, Former] = {
 """Combined methods, by the names they had."""
 
 
+_WHOLE = frozenset({"method", "proximal.mu", "lottery.threshold", "lg.shared_layers", "prunefl.every"})
+"""Options of methods that exclude each other: what has them all is a file that names every option."""
+
+
 def renewed(values: Mapping[str, Any], where: str = "") -> dict[str, Any]:
     """Options by today's names; a warning names old ones and the place `where` they are written.
 
@@ -60,8 +64,8 @@ def renewed(values: Mapping[str, Any], where: str = "") -> dict[str, Any]:
         return found
     if where:
         say(where, old_in(values))
-    if "proximal.mu" in found and "method" in found and not _had_proximal(str(found["method"])):
-        found["proximal.mu"] = 0.0  # files that name every option gave it to all methods, and few used it
+    if found.keys() >= _WHOLE and "server.optimizer" not in found and not _had_proximal(str(found["method"])):
+        found["proximal.mu"] = 0.0  # files from before it was every method's had it for all, and few used it
     if "proximal.mu" in found and not all(_had_proximal(entry.partition(":")[0]) for entry in _entries(values)):
         raise OptionError("proximal.mu is an option of every method now: give it to those alone that are to have it")
     return found

@@ -86,6 +86,7 @@ class RunDirectory:
         self.checkpoint = path / "checkpoint.safetensors"
         self.earlier_checkpoint = path / "checkpoint-before.safetensors"
         self.summary = path / "summary.json"
+        self.name = path / "name.json"
         self._rows, self._details = Journal(self.metrics), Journal(self.details_file)
 
     def exists(self) -> bool:
@@ -140,6 +141,23 @@ class RunDirectory:
         self.refuse_other(config, say=True)
         self.summary.unlink(missing_ok=True)
         self._write_config(config)
+
+    def write_name(self, name: str) -> None:
+        """Store the name by which clients on other machines know the run."""
+        write_atomically(self.name, seal(json.dumps({"name": name}).encode()) + b"\n")
+
+    def stored_name(self) -> str:
+        """The name by which clients on other machines know the run; empty if it was never given one."""
+        if not self.name.is_file():
+            return ""
+        with reading(self.name):
+            found = unseal(self.name.read_bytes())
+        try:
+            if found.sound and isinstance(name := json.loads(found.content)["name"], str):
+                return name
+        except (ValueError, TypeError, KeyError, RecursionError):
+            pass  # one error for both
+        raise DamageError(f"{self.name} is damaged: what clients keep of the run is stored by the name in it")
 
     def save(self, checkpoint: Checkpoint, identity: str) -> None:
         """Write a checkpoint, once rows and details so far are on the disk. The checkpoint before it is kept."""
