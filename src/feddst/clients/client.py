@@ -155,7 +155,8 @@ def _epochs(client: Client, epochs: Sequence[Sequence[Indices]], done: int) -> f
     task, looking = client.task, [step for step in client.task.plan.steps if step.looks_at_batches]
     show = partial(_show, client, looking)
     sums = [train_batch_by_batch(client, one, show) for one in epochs] if looking else client.epochs(epochs)
-    losses = [total / len(task.data) for total in sums]
+    count = len(task.data)
+    losses = [total / count for total in sums]
     for epoch, loss in enumerate(losses, done + 1):
         refuse_diverged(loss, epoch, task.client, task.round, task.plan.local.lr)
     return losses[-1]

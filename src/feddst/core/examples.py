@@ -34,7 +34,7 @@ class Examples(ClientData):
     labels: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return self.labels.shape[0]
 
     def load(self) -> "Examples":
         return self

@@ -39,7 +39,7 @@ class ReferenceEngine(Engine):
     def answer(self, task: ClientTask) -> ClientResult:
         """Carry out one task."""
         with reproducible():
-            placed = TaskReader(self._module).read(task.with_data(self._placed(task.data.load())))
+            placed = TaskReader(self._module).read(task, self._placed(task.data.load()))
             return answer(placed, partial(train_client, self._module))
 
     def evaluate(self, tasks: Sequence[EvalTask]) -> list[Evaluation]:

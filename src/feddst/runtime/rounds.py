@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from feddst.core import Aggregator, Masks, Positions, ServerState, Update, count_active
 from feddst.core.tensors import movement
@@ -112,14 +113,14 @@ class Round:
 
     def _read(self, task: ClientTask, answer: ClientResult, payload: bytes) -> ClientResult:
         """The receipt for a payload, whose update is added to the sum unless it is invalid."""
-        receipt = replace(answer, payload=None, size=len(payload))
+        receipt = partial(replace, answer, payload=None, size=len(payload))
         try:
             update = decode_update(payload, task)
             self._add(task, update)
         except WireError as error:
-            return replace(receipt, failure=str(error), diverged=isinstance(error, ExcessError))
+            return receipt(failure=str(error), diverged=isinstance(error, ExcessError))
         own = None if update.masks is None else count_active(update.masks)
-        return replace(receipt, mask_bytes=mask_bytes(payload), weight=update.weight, own=own)
+        return receipt(mask_bytes=mask_bytes(payload), weight=update.weight, own=own)
 
     def _add(self, task: ClientTask, update: Update) -> None:
         whole, masks = task.encoder.unrounded(update), task.sent.broadcast.masks

@@ -124,9 +124,9 @@ class ClientTask:
         """The same task on other data."""
         return replace(self, data=data)
 
-    def read_as(self, reference: Reference) -> "ClientTask":
-        """The same task, its message read as this."""
-        return replace(self, message=self.message.read_as(reference))
+    def read_as(self, reference: Reference, data: ClientData | None = None) -> "ClientTask":
+        """The same task, its message read as this; with other data if they are given."""
+        return replace(self, message=self.message.read_as(reference), data=self.data if data is None else data)
 
 
 @dataclass(frozen=True)

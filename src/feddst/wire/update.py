@@ -133,7 +133,8 @@ def encode_update(update: Update, task: ClientTask) -> bytes:
 
 def decode_update(payload: bytes | memoryview, task: ClientTask) -> Update:
     """The update in an untrusted answer to a task; raises `WireError`, and nothing else, if it is not valid."""
-    layout, sent = answer_layout(task), task.sent.broadcast
+    layout, reference = answer_layout(task), task.sent
+    sent = reference.broadcast
     if len(payload) > (most := largest_update(task)):
         raise WireError(f"the update has {len(payload)} bytes, the largest possible {most}")
     sections = split(payload, layout, Kind.UPDATE)
@@ -146,16 +147,16 @@ def decode_update(payload: bytes | memoryview, task: ClientTask) -> Update:
         raise WireError(f"the update claims weight {header.weight}, allowed is 1 to {task.largest_weight}")
     if header.mask is MaskCode.ABSENT:
         raise WireError("an update must have a mask code other than ABSENT")
-    check_reference(header, task.sent.mask_name)
+    check_reference(header, reference.mask_name)
     masks = None
     if header.mask is not MaskCode.SAME:
-        positions, allowed = task.sent.positions, partial(check_count, task)
+        positions, allowed = reference.positions, partial(check_count, task)
         own = decode_masks(header.mask, sections.mask, layout, sent.masks, allowed, positions)
         masks = _all_layers(own, sent.masks)
         check_masks(task, masks)
     elif sections.mask:
         raise WireError("an update with the mask it was sent has a mask section")
-    groups = _groups(sections, layout, task.sent, masks)
+    groups = _groups(sections, layout, reference, masks)
     named = {f"{name} of {group}": value for group, tensors in groups.items() for name, value in tensors.items()}
     refuse_large(named, LARGEST_TERM / header.weight)
     check_change(task, groups["params"], masks)

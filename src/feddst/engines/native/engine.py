@@ -72,7 +72,7 @@ class NativeEngine(Engine):
     def _answer(self, reader: TaskReader, task: ClientTask) -> ClientResult:
         found = task.data.load()
         examples = Examples(found.inputs.to(torch.float32).contiguous(), found.labels.contiguous())
-        return answer(reader.read(task).with_data(examples), partial(train_client, self._bench()))
+        return answer(reader.read(task, examples), partial(train_client, self._bench()))
 
     def _chunks(self, task: EvalTask) -> list[Task[tuple[Tensor, float]]]:
         """The parts of a task."""
