@@ -14,6 +14,7 @@ the function returns, and is written anew each time: edit the function, or the a
 - `blocks`: finding and filling such blocks.
 - `records`: reading records, and the caption that says where a table comes from.
 - `accuracy`: accuracies and differences of reproductions and studies.
+- `comparisons`: what `feddst compare` writes.
 - `paper`: the paper's tables and sweeps, beside what it reports.
 - `growth`: what else the studies of masks and of growth tell.
 - `speed`, `server`, `traffic`: rounds, steps, many clients, bytes and links.

@@ -13,7 +13,7 @@ Builder = Callable[..., str]
 
 BUILDERS: dict[str, Builder] = {}
 """What can stand in a block, by the first word of its comment."""
-_MODULES = ("accuracy", "growth", "paper", "server", "speed", "summary", "traffic")
+_MODULES = ("accuracy", "comparisons", "growth", "paper", "server", "speed", "summary", "traffic")
 _BLOCK = re.compile(r"^<!-- record: (?P<words>.+?) -->$.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?!\w+:|#)([^)#]+)")
 
