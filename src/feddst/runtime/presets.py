@@ -4,16 +4,21 @@
 departures are values of ordinary options. `table1` and `table1-published` compare all rows of a table;
 `table1-alpha`, `-sparsity` and `-schedule` vary one option of FedDST, `table1-compatibility` has FedDST and what it is
 built on, with FedProx and without. `thrifty` and `thrifty-cifar10` end at 0.25 % of the paper's upload.
+
+`paper/` has what they are made of: each table as a study like any other, how the published code departs from them, and
+the figures.
 """
 
 import dataclasses
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from feddst.errors import OptionError
 from feddst.methods import METHODS, own_defaults, why_idle
-from feddst.options import hint
+from feddst.options import dotted, hint
 
 Command = Literal["run", "compare"]
 
@@ -26,21 +31,6 @@ class Preset:
     summary: str
     command: Command
     options: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Table:
-    """One of the paper's tables: its data and what its rows share. `alpha_prox` is α with FedProx."""
-
-    name: str
-    title: str
-    data: Mapping[str, Any]
-    level: float
-    alpha: float
-    alpha_prox: float
-    every: int
-    until: int
-    caps: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -57,74 +47,51 @@ class Row:
         """The row as a comparison names it."""
         return ":".join([self.method, *(f"{name}={_word(value)}" for name, value in self.own.items())])
 
+    @classmethod
+    def read(cls, name: str, said: Mapping[str, Any], usual: str) -> "Row":
+        """The row of this name as a study says it, by the `usual` method if it names none."""
+        own = dotted(said.get("options", {}))
+        method = str(own.pop("method", usual))
+        return cls(name, said.get("title", name), method, own)
 
-_PATHOLOGICAL = {"data.partition": "classes", "data.clients": 400, "data.classes_per_client": 2}
-_PATHOLOGICAL |= {"data.images_per_class": 20}
-_DIRICHLET = {"data.partition": "dirichlet", "data.clients": 400, "data.beta": 0.1}
 
-TABLES = (
-    Table(
-        "table1",
-        "MNIST",
-        {"data.dataset": "mnist", **_PATHOLOGICAL},
-        level=0.8,
-        alpha=0.05,
-        alpha_prox=0.05,
-        every=10,
-        until=200,
-        caps=(1.0, 2.0, 3.0, 4.0),
-    ),
-    Table(
-        "table2",
-        "CIFAR-10",
-        {"data.dataset": "cifar10", **_PATHOLOGICAL},
-        level=0.8,
-        alpha=0.001,
-        alpha_prox=0.01,
-        every=15,
-        until=1000,
-        caps=(4.0, 8.0, 12.0, 16.0),
-    ),
-    Table(
-        "table3",
-        "CIFAR-100",
-        {"data.dataset": "cifar100", **_DIRICHLET},
-        level=0.5,
-        alpha=0.01,
-        alpha_prox=0.01,
-        every=10,
-        until=4000,
-        caps=(8.0, 16.0, 24.0, 32.0),
-    ),
-)
+@dataclass(frozen=True)
+class Table:
+    """One of the paper's tables: what its rows share, and the rows as the paper's text has them."""
 
-_PUBLISHED = {
-    "model.head": "softmax",
-    "cohort.sampling": "with-replacement",
-    "local.order": "fixed",
-    "local.weigh_by": "batches",
-    "accounting": "published",
-    "sparsity.distribution": "erk-published",
-    "readjust.decay": "constant",
-    "readjust.counting": "published",
-    "readjust.dropped": "resolved",
-    "growth.grow_from": "any",
-    "growth.images": "last-batch",
-    "growth.weights": "unpruned",
-    "proximal.gradient": "detached",
-    "oneshot.client": "first",
-    "oneshot.kept": "S",
-    "oneshot.server_prunes": True,
-    "oneshot.images": "minibatches",
-    "prunefl.variant": "published",
-}
-"""What the published code does differently, one option each. Its partition is `shards` where ours is `classes`."""
+    name: str
+    title: str
+    caps: tuple[float, ...]
+    options: Mapping[str, Any]
+    rows: tuple[Row, ...]
 
-_PROXIMAL = {"proximal.mu": 1.0}
-"""What FedProx adds to another method."""
+    @property
+    def dataset(self) -> str:
+        """The data set that it is about."""
+        return str(self.options["data.dataset"])
 
-_READJUSTED = {"sparsity.level": 0.0, "readjust.alpha": 0.5, "readjust.every": 10}
-"""The published code's documented commands for FedAvg and FedProx leave readjustment on, at its defaults."""
+
+def _said(name: str) -> dict[str, Any]:
+    """What a file in `paper/` says."""
+    return tomllib.loads((Path(__file__).parent / "paper" / f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def _rows(said: Mapping[str, Any]) -> tuple[Row, ...]:
+    return tuple(Row.read(name, row, "") for name, row in said["rows"].items())
+
+
+def _table(name: str) -> Table:
+    said = _said(name)
+    return Table(name, said["title"], tuple(said["caps"]), dotted(said["options"]), _rows(said))
+
+
+TABLES = tuple(_table(name) for name in ("table1", "table2", "table3"))
+
+_PUBLISHED = dotted(_said("published")["options"])
+"""What the published code does differently."""
+
+_PUBLISHED_ROWS = _rows(_said("published"))
+"""Rows that are others in the published code, or are there only."""
 
 STILL = "-still"
 """Ends the name of a row of the published reading that leaves readjustment out."""
@@ -132,12 +99,7 @@ STILL = "-still"
 
 @dataclass(frozen=True)
 class Sweep:
-    """An option of FedDST that the paper varies, and the values it is given here.
-
-    The paper gives no list of them: they span the range that its text speaks of. `shown_on` are the data sets of its
-    figures. E_p is counted from 1 here: 10 of 10 epochs is the paper's E − 1 if epochs are counted from 0; read
-    literally it is 9, which leaves an epoch to train grown weights.
-    """
+    """An option of FedDST that the paper varies, and the values it is given here."""
 
     name: str
     title: str
@@ -152,27 +114,6 @@ class Sweep:
             Row(f"{self.name}={value:g}", f"{self.symbol} = {value:g}", "feddst", {self.option: value})
             for value in self.values
         ]
-
-
-SWEEPS = (
-    Sweep("alpha", "several α", "readjust.alpha", "α", (0.001, 0.005, 0.01, 0.05, 0.1), ("mnist", "cifar10")),
-    Sweep(
-        "sparsity",
-        "several sparsities",
-        "sparsity.level",
-        "S",
-        (0.5, 0.8, 0.9, 0.95),
-        ("mnist", "cifar10", "cifar100"),
-    ),
-    Sweep(
-        "schedule",
-        "readjustment after several epochs E_p",
-        "readjust.after_epoch",
-        "E_p",
-        (1, 3, 5, 8, 9, 10),
-        ("mnist", "cifar10"),
-    ),
-)
 
 
 @dataclass(frozen=True)
@@ -200,27 +141,22 @@ class Contrast:
         return tuple(pair for pair in self.pairs if names.issuperset(pair))
 
 
-COMPATIBILITY = Contrast(
-    "compatibility",
-    "with FedProx and without",
-    ("fedavgm", "fedprox", "feddst", "feddst+fedprox", "fedavgm" + STILL),
-    # Not in the paper: tells the effect of sparsity on FedDST + FedProx from that of readjustment.
-    (Row("randommask+fedprox", "RandomMask + FedProx (μ = 1)", "randommask", _PROXIMAL),),
-    (
-        ("feddst+fedprox", "fedprox"),
-        ("feddst+fedprox", "fedavgm" + STILL),
-        ("feddst+fedprox", "randommask+fedprox"),
-        ("feddst+fedprox", "feddst"),
-        ("feddst", "fedavgm"),
-        ("fedprox", "fedavgm"),
-    ),
-    ("mnist", "cifar10", "cifar100"),
-)
-"""The figure by which the paper shows that FedDST is compatible with FedProx.
+def _sweep(name: str, said: Mapping[str, Any]) -> Sweep:
+    values, shown_on = tuple(said["values"]), tuple(said["shown_on"])
+    return Sweep(name, said["title"], said["option"], said["symbol"], values, shown_on)
 
-The paper claims that "applying FedDST to FedProx consistently improves its performance". In the published code the
-proximal term has no gradient, so FedAvgM without readjustment is also FedProx without it.
-"""
+
+def _contrast(name: str, said: Mapping[str, Any]) -> Contrast:
+    pairs = tuple((first, second) for first, second in said["pairs"])
+    return Contrast(name, said["title"], tuple(said["of_table"]), _rows(said), pairs, tuple(said["shown_on"]))
+
+
+_FIGURES = _said("figures")
+
+SWEEPS = tuple(_sweep(name, said) for name, said in _FIGURES["sweeps"].items())
+
+COMPATIBILITY = _contrast("compatibility", _FIGURES["compatibility"])
+"""The figure by which the paper shows that FedDST is compatible with FedProx."""
 
 CROSSED = (
     "randommask:proximal.mu=1",
@@ -233,7 +169,7 @@ CROSSED = (
 )
 """Sparse methods with FedProx's term or an adaptive server, as entries of a comparison."""
 
-FIGURES = (*SWEEPS, COMPATIBILITY)
+FIGURES: tuple[Sweep | Contrast, ...] = (*SWEEPS, COMPATIBILITY)
 
 
 def find_preset(name: str) -> Preset:
@@ -252,42 +188,22 @@ def preset_options(name: str, command: Command) -> Mapping[str, Any]:
 
 
 def table_rows(table: Table, published: bool) -> list[Row]:
-    """The rows of a table, in the paper's order."""
-    usual = {"sparsity.level": table.level, "readjust.alpha": table.alpha, "readjust.every": table.every}
-    dense = {name: value for name, value in _READJUSTED.items() if value != usual[name]} if published else {}
-    with_prox = _PROXIMAL | ({"readjust.alpha": table.alpha_prox} if table.alpha_prox != table.alpha else {})
-    readjusted = Row("fedprox", "FedProx (μ = 1)", "feddst", {**dense, **_PROXIMAL})
-    averaging = Row("fedavgm", "FedAvgM", "feddst" if published else "fedavgm", dense)
-    # The documented command's readjustment hides how the code's other departures affect FedAvgM.
-    still = [Row("fedavgm" + STILL, "FedAvgM, never readjusted", "fedavgm")] if published else []
-    return [
-        averaging,
-        readjusted if published else Row("fedprox", "FedProx (μ = 1)", "fedprox"),
-        Row("fedavgm-bfloat16", "FedAvgM bfloat16", averaging.method, {**dense, "wire.values": "bfloat16"}),
-        Row("randommask", "RandomMask", "randommask"),
-        Row("grasp", "GraSP", "grasp"),
-        Row("prunefl", "PruneFL", "prunefl"),
-        Row("feddst", "FedDST", "feddst"),
-        Row("feddst+fedprox", "FedDST + FedProx (μ = 1)", "feddst", with_prox),
-        *still,
-    ]
+    """The rows of a table, in the paper's order, each with what it has beyond the table's own options."""
+    rows = {row.name: row for row in (*table.rows, *(_PUBLISHED_ROWS if published else ()))}
+    return [dataclasses.replace(row, own=_beyond(table.options, row.own)) for row in rows.values()]
+
+
+def _beyond(usual: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Its own options but for those that are as usual."""
+    return {name: value for name, value in own.items() if name not in usual or value != usual[name]}
 
 
 def _shared(table: Table, published: bool) -> dict[str, Any]:
     """What all rows of a table have in common."""
-    options = {
-        **table.data,
-        "sparsity.level": table.level,
-        "readjust.alpha": table.alpha,
-        "readjust.every": table.every,
-        "readjust.until": table.until,
-        "accounting": "paper",
-        "eval_every": 5,
-        "rounds": 0,
-    }
+    options = {**table.options, "rounds": 0}
     if published:
         options |= _PUBLISHED
-        if table.data["data.partition"] == "classes":
+        if options["data.partition"] == "classes":
             options["data.partition"] = "shards"
     return options
 
@@ -389,8 +305,14 @@ def _all() -> Iterator[Preset]:
             yield _contrast_preset(table, published)
 
 
+def _data(table: Table) -> dict[str, Any]:
+    """The options that say what a table's clients hold."""
+    return {name: value for name, value in table.options.items() if name.startswith("data.")}
+
+
 def _thrifty() -> Iterator[Preset]:
     """Few bytes: 0.25 % of the paper's largest caps, with a network that grows from S = 0.98."""
+    mnist, cifar10 = (_data(table) for table in TABLES[:2])
     few = {
         "cohort.size": 10,
         "wire.values": "top16",
@@ -405,8 +327,7 @@ def _thrifty() -> Iterator[Preset]:
         "run",
         {
             "method": "sprout",
-            "data.dataset": "mnist",
-            **_PATHOLOGICAL,
+            **mnist,
             "local.lr": 0.02,
             **few,
             "sparsity.distribution": "root",
@@ -423,8 +344,7 @@ def _thrifty() -> Iterator[Preset]:
         {
             "method": "sprout",
             "server.optimizer": "adam",
-            "data.dataset": "cifar10",
-            **_PATHOLOGICAL,
+            **cifar10,
             "data.augmentation": 5,
             "local.epochs": 3,  # over five versions of each image: as many steps as usual
             **few,

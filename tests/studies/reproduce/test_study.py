@@ -11,9 +11,11 @@ from safetensors.torch import load_file
 from feddst.data import Dataset
 from feddst.data.config import SOURCES
 from feddst.errors import CheckpointError, OptionError
-from feddst.options import updated
-from feddst.runtime import run
+from feddst.options import flatten, updated
+from feddst.runtime import presets, run
+from feddst.runtime.config import config_of
 from feddst.runtime.loop import Silent
+from feddst.runtime.presets import TABLES, Table, row_options, table_rows
 from feddst.studies.reproduce import Record, StudyConfig, reproduce
 from feddst.studies.reproduce.carry_out import command
 from feddst.studies.reproduce.record import load_record
@@ -52,6 +54,20 @@ def asked(file: Path, **values: Any) -> StudyConfig:
 
 def play(config: StudyConfig, out: Path, data: Dataset, rounds: int = 10**9) -> Record:
     return reproduce(config, out=out, data=data, changes=OTHERS, overseer=Listener(rounds))
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_the_papers_tables_are_studies_like_any_other(table: Table) -> None:
+    config = StudyConfig(str(Path(presets.__file__).parent / "paper" / f"{table.name}.toml"))
+    config.check()
+    assert (config.title, config.upload_caps, config.dataset) == (table.title, table.caps, table.dataset)
+    assert config.all_rows() == table_rows(table, published=False)
+    for row in config.all_rows():
+        made = flatten(config_of(config.options(row)))
+        preset = row_options(table, row, published=False)
+        assert {name: made[name] for name in preset if name != "rounds"} == {
+            name: value for name, value in preset.items() if name != "rounds"
+        }
 
 
 def test_the_rows_of_a_study_are_made_with_the_seeds_asked_for(

@@ -52,7 +52,7 @@ def figure_beside(record: Record, figure: str) -> ReproduceConfig:
     first = record.rows[0].config
     own = first["data.dataset"] == "folder"
     source = Source("folder", str(first["data.root"])) if own else Source()
-    asked = updated(ReproduceConfig(figure, data=source), {"reading": record.reading, "on": table.data["data.dataset"]})
+    asked = updated(ReproduceConfig(figure, data=source), {"reading": record.reading, "on": table.dataset})
     asked.check()
     return asked
 

@@ -44,7 +44,7 @@ class ReproduceConfig(Request):
 
     @property
     def dataset(self) -> str:
-        return str(self.table.data["data.dataset"])
+        return self.table.dataset
 
     @property
     def usual_row(self) -> str:
@@ -79,7 +79,7 @@ class ReproduceConfig(Request):
         if self.figure is None:
             return next(table for table in TABLES if table.name == self.target)
         wanted = self.figure.shown_on[0] if self.on == "auto" else self.on
-        return next(table for table in TABLES if table.data["data.dataset"] == wanted)
+        return next(table for table in TABLES if table.dataset == wanted)
 
     def check(self) -> None:
         if self.target not in TARGETS:

@@ -84,7 +84,7 @@ class Request:
     @property
     def data_title(self) -> str:
         """The data set in words."""
-        return next((table.title for table in TABLES if table.data["data.dataset"] == self.dataset), "images")
+        return next((table.title for table in TABLES if table.dataset == self.dataset), "images")
 
     @property
     def classes(self) -> int | None:

@@ -91,12 +91,8 @@ class StudyConfig(Request):
         return read_study(Path(self.target))
 
     def all_rows(self) -> list[Row]:
-        found: list[Row] = []
-        for name, row in self.content["rows"].items():
-            own = dotted(row.get("options", {}))
-            method = str(own.pop("method", self.shared.get("method", RunConfig().method)))
-            found.append(Row(name, row.get("title", name), method, own))
-        return found
+        usual = self.shared.get("method", RunConfig().method)
+        return [Row.read(name, row, usual) for name, row in self.content["rows"].items()]
 
     def options(self, row: Row) -> Mapping[str, Any]:
         return {**self.shared, **row.own, "method": row.method, "cap_gib": max(self.upload_caps)}
