@@ -317,7 +317,8 @@ class Run:
             self._keep(task.client, result.state, used=ended.used and result.weight > 0)
 
     def _book_sent(self, client: int, message: Message) -> None:
-        own_masks = message.reference.broadcast.masks is not self.state.masks
+        masks = message.reference.broadcast.masks
+        own_masks = any(mask is not self.state.masks.get(name) for name, mask in masks.items())
         self._ledger.book_sent(client, message.sizes, message.reference, own_masks=own_masks)
 
     def _kept_by(self, client: int) -> ClientState:
