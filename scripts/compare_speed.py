@@ -86,7 +86,11 @@ def main() -> int:
                     flush=True,
                 )
     if args.out is not None:
-        record = {"command": " ".join(["python -m scripts.compare_speed", *sys.argv[1:]]), "base": packages[0].commit, "now": packages[1].commit}
+        record = {
+            "command": " ".join(["python -m scripts.compare_speed", *sys.argv[1:]]),
+            "base": packages[0].commit,
+            "now": packages[1].commit,
+        }
         write(args.out, {**record, "machine": machine(), "cases": found})
     return 0
 
