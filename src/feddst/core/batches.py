@@ -1,7 +1,7 @@
 """Several examples at once: what a network takes in, or what its outputs are compared with.
 
-A batch is a tensor [examples, …], or a tuple or a dict of such tensors: a network is then called with several arguments,
-or with arguments by name.
+A batch is a tensor [examples, …], or a tuple or a dict of such tensors: a network is then called with several
+arguments, or with arguments by name.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,6 +1,7 @@
 """A client's training examples: where they are, and as tensors."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -8,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from feddst.core.batches import Batch, device_of, length, placed, rows
+from feddst.core.batches import Batch, device_of, length, placed, rows, tensors_of
 
 Draw = tuple[int, int, int]
 """What random draws are keyed by: seed, round, client."""
@@ -73,6 +74,14 @@ def labels_in(targets: Batch) -> NDArray[np.int64]:
         found: NDArray[np.int64] = targets.cpu().numpy()
         return found
     return np.zeros(length(targets), np.int64)
+
+
+def highest(several: Sequence[Batch]) -> int:
+    """The highest whole number among these targets; −1 if they are of another kind."""
+    whole = [
+        value for targets in several for value in tensors_of(targets) if value.dtype == torch.int64 and value.numel()
+    ]
+    return max((int(value.max()) for value in whole), default=-1)
 
 
 def is_labels(targets: Batch) -> bool:

@@ -49,6 +49,11 @@ class Metric(ABC):
         return f"{100 * value:.1f}" if self.percent else f"{value:.4g}"
 
 
+def plain(metric: Metric) -> Metric:
+    """What is written down of a metric: its name, its direction and its unit."""
+    return Metric(metric.name, metric.higher_is_better, metric.percent)
+
+
 def ratio(sums: Tensor) -> float:
     """The first sum divided by the second."""
     return float(sums[0] / sums[1])

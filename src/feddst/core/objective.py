@@ -27,6 +27,11 @@ class Objective(ABC):
     name: ClassVar[str]
     options: ClassVar[tuple[str, ...]] = ()
 
+    @property
+    def minimised(self) -> str:
+        """The name by which clients know what they minimise."""
+        return self.name
+
     @abstractmethod
     def loss(self, outputs: Any, targets: Any, reduction: Reduction = "mean") -> Tensor:
         """The sum of the examples' losses, or that sum divided by `terms`, with a gradient."""
@@ -40,10 +45,15 @@ class Objective(ABC):
     def metrics(self) -> tuple[Metric, ...]:
         """What a model is judged by; tables and plots show the first."""
 
-    def check_targets(self, targets: Batch, classes: int) -> None:
-        """Raise `DataError` unless these can be its targets; `classes` is how many classes they have, 0 if they have none.
+    def outputs_for(self, targets: Batch, classes: int) -> int:
+        """How many numbers a network should give, for each example or place, where the choice is free."""
+        return classes or 1
 
-        It is called once for all training and test targets.
+    def check_targets(self, targets: Batch, classes: int) -> None:
+        """Raise `DataError` unless these can be its targets.
+
+        `classes` is how many classes they have, 0 if they have none. It is called once for all training targets, and
+        once for all test targets.
         """
 
     def check_outputs(self, outputs: Any, targets: Batch, classes: int) -> None:

@@ -2,7 +2,7 @@
 
 from feddst.objectives.binary import Binary, MultiLabel
 from feddst.objectives.cross_entropy import CrossEntropy, Segmentation, Tokens
-from feddst.objectives.function import FunctionObjective, as_metric, objective_from
+from feddst.objectives.function import FunctionObjective, MissingObjective, WithMetrics, as_metric, objective_from
 from feddst.objectives.regression import AbsoluteError, Huber, SquaredError
 
 __all__ = [
@@ -11,10 +11,12 @@ __all__ = [
     "CrossEntropy",
     "FunctionObjective",
     "Huber",
+    "MissingObjective",
     "MultiLabel",
     "Segmentation",
     "SquaredError",
     "Tokens",
+    "WithMetrics",
     "as_metric",
     "objective_from",
 ]

@@ -46,6 +46,9 @@ class Binary(Objective):
     def metrics(self) -> tuple[Metric, ...]:
         return metrics.BINARY_ACCURACY, metrics.F1, metrics.AUC
 
+    def outputs_for(self, targets: Batch, classes: int) -> int:
+        return 1
+
     def check_targets(self, targets: Batch, classes: int) -> None:
         one = isinstance(targets, Tensor) and targets.numel() == len(targets)
         _check_answers(self.name, targets if one else None, targets, "one 0 or 1 for each example")
@@ -81,6 +84,10 @@ class MultiLabel(Objective):
     @property
     def metrics(self) -> tuple[Metric, ...]:
         return metrics.F1, metrics.BINARY_ACCURACY
+
+    def outputs_for(self, targets: Batch, classes: int) -> int:
+        assert isinstance(targets, Tensor)
+        return targets.shape[1]
 
     def check_targets(self, targets: Batch, classes: int) -> None:
         several = isinstance(targets, Tensor) and targets.dim() == 2

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from feddst.core import LocalTraining
 from feddst.core.batches import Batch, form_of
+from feddst.core.examples import highest
 from feddst.core.metric import Mean, Metric
 from feddst.core.objective import Objective, Reduction
 from feddst.core.registry import register
@@ -22,8 +23,9 @@ from feddst.objectives import metrics
 class CrossEntropy(Objective):
     """Classification: the negative logarithm of the right class's probability.
 
-    outputs: a score for each class, [examples, classes]; targets: int64 [examples]. An example counts with the weight of
-    its class in `class_weights`, one for each class; the target of a share `label_smoothing` is spread over all classes.
+    outputs: a score for each class, [examples, classes]; targets: int64 [examples]. An example counts with the weight
+    of its class in `class_weights`, one for each class. The share `label_smoothing` of a target is spread over all
+    classes.
     """
 
     name: ClassVar[str] = "cross-entropy"
@@ -50,7 +52,8 @@ class CrossEntropy(Objective):
         if not isinstance(targets, Tensor) or targets.dim() != 1 or targets.is_floating_point():
             raise DataError(
                 f"local.objective {self.name} needs one class for each example, int64 [examples], got targets "
-                f"{form_of(targets)}; for numbers choose squared-error, for a class at each place segmentation or tokens"
+                f"{form_of(targets)}; for numbers choose squared-error, for a class at each place segmentation or "
+                "tokens, for several answers multi-label"
             )
         if self.class_weights and len(self.class_weights) != classes:
             raise OptionError(
@@ -99,6 +102,9 @@ class _Places(Objective):
             return len(real)
         return float(torch.tensor(self.class_weights, device=targets.device)[real].sum())
 
+    def outputs_for(self, targets: Batch, classes: int) -> int:
+        return classes or highest([targets]) + 1
+
     def check_targets(self, targets: Batch, classes: int) -> None:
         if not isinstance(targets, Tensor) or targets.dim() < 2 or targets.dtype != torch.int64:
             raise DataError(
@@ -119,7 +125,8 @@ class _Places(Objective):
             )
         if self.class_weights and int(real.max()) >= len(self.class_weights):
             raise OptionError(
-                f"local.class_weights has {len(self.class_weights)} numbers, but there are targets up to {int(real.max())}"
+                f"local.class_weights has {len(self.class_weights)} numbers, but there are targets up to "
+                f"{int(real.max())}"
             )
 
     def check_outputs(self, outputs: Any, targets: Batch, classes: int) -> None:
@@ -137,7 +144,9 @@ class _Places(Objective):
                 f"the model must give scores of shape [examples, classes, {wanted}], got {described(outputs)}{hint}"
             )
         if outputs.shape[1] < classes:
-            raise ModelError(f"the model gives {outputs.shape[1]} scores a place, but the targets are 0 to {classes - 1}")
+            raise ModelError(
+                f"the model gives {outputs.shape[1]} scores a place, but the targets are 0 to {classes - 1}"
+            )
 
     def with_options(self, local: LocalTraining) -> "Objective":
         return replace(
@@ -167,9 +176,10 @@ class Segmentation(_Places):
 @register
 @dataclass(frozen=True)
 class Tokens(_Places):
-    """The next token at each position; outputs: [examples, vocabulary, positions], targets: int64 [examples, positions].
+    """The next token at each position.
 
-    The target of padding is `ignore_target`.
+    outputs: [examples, vocabulary, positions]; targets: int64 [examples, positions]. The target of padding is
+    `ignore_target`.
     """
 
     name: ClassVar[str] = "tokens"

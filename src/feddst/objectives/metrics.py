@@ -52,7 +52,7 @@ def area(outputs: Tensor, targets: Tensor) -> float:
     count, others = int(positive.sum()), int((~positive).sum())
     if not count or not others:
         return math.nan
-    values, place, sizes = scores.unique(return_inverse=True, return_counts=True)
+    _, place, sizes = torch.unique(scores, return_inverse=True, return_counts=True)
     ranks = sizes.cumsum(0) - (sizes - 1) / 2  # the mean rank of equal scores, from 1
     return float((ranks[place[positive]].sum() - count * (count + 1) / 2) / (count * others))
 

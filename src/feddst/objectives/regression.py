@@ -34,6 +34,10 @@ class _Regression(Objective):
     def metrics(self) -> tuple[Metric, ...]:
         return metrics.RMSE, metrics.MAE, metrics.R2
 
+    def outputs_for(self, targets: Batch, classes: int) -> int:
+        assert isinstance(targets, Tensor)
+        return targets.shape[1:].numel()
+
     def check_targets(self, targets: Batch, classes: int) -> None:
         if not isinstance(targets, Tensor):
             raise DataError(f"local.objective {self.name} needs numbers as targets, got {form_of(targets)}")
