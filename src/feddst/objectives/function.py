@@ -121,7 +121,7 @@ def tried(what: str, function: Function, outputs: Any, targets: Any) -> Any:
     except Exception as error:
         reason = (str(error).splitlines() or [""])[0]
         raise OptionError(
-            f"{what} failed on outputs and targets of two examples: {type(error).__name__}: {reason}"
+            f"{what} failed on two examples: {type(error).__name__}: {reason}"
         ) from error
 
 
