@@ -6,7 +6,7 @@ from feddst.core.keys import generator
 from feddst.core.minibatches import minibatches
 from feddst.core.model import InitialModel, Layer
 from feddst.core.objective import OBJECTIVES, Objective, Reduction
-from feddst.core.optimizer import OPTIMIZERS, SCHEDULES, LocalOptimizer, Schedule
+from feddst.core.optimizer import OPTIMIZERS, SCHEDULES, ClientOptimizer, LocalOptimizer, Schedule, Stepper
 from feddst.core.plan import ClientPlan, LocalTraining
 from feddst.core.registry import Registry, register
 from feddst.core.sparse_sum import SparseSum
@@ -36,6 +36,7 @@ __all__ = [
     "AggregatorConfig",
     "Broadcast",
     "ClientData",
+    "ClientOptimizer",
     "ClientPlan",
     "ClientState",
     "ClientStep",
@@ -56,6 +57,7 @@ __all__ = [
     "ServerState",
     "SparseSum",
     "Stack",
+    "Stepper",
     "Tensors",
     "Update",
     "as_bytes",

@@ -1,13 +1,16 @@
 """From a config to a finished run: what the command line and the Python API both call."""
 
 import copy
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from torch import nn
+from torch.optim import Optimizer
 
-from feddst.core import Masks
+from feddst.clients.optimizers import optimizer_named
+from feddst.core import ClientOptimizer, Masks
 from feddst.data import Dataset, Federation, RemoteFederation, clients_of
 from feddst.engines import Engine, make_engine
 from feddst.errors import CheckpointError, DataError, OptionError
@@ -48,6 +51,7 @@ def run(
     *,
     model: ModuleSource | None = None,
     data: Dataset | Federation | None = None,
+    optimizer: Callable[..., Optimizer] | ClientOptimizer | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     watcher: Watcher | None = None,
@@ -56,12 +60,16 @@ def run(
 
     `model` is a module, or a function that makes one (its weights then follow the seed), instead of the
     built-in network; `data` is a data set to split as `config.data` says, or a federation that is split
-    already. With `out`, everything is written to that directory; `resume` goes on with the run in it. `watcher`
-    hears of every round; without one, each evaluation is a line on standard error.
+    already. `optimizer` is what clients step with instead of `local.optimizer`: a class of `torch.optim`, or a
+    `functools.partial` that gives it constants; it is registered under a name that the config then has. With `out`,
+    everything is written to that directory; `resume` goes on with the run in it. `watcher` hears of every round;
+    without one, each evaluation is a line on standard error.
     """
     config = _checked_types(config, data)
     if isinstance(data, Federation):
         config = updated(config, {"data.clients": data.num_clients})
+    if optimizer is not None:
+        config = updated(config, {"local.optimizer": optimizer_named(optimizer)})
     config.check()
     directory = run_directory(out, config, resume)
     with locked(None if directory is None else directory.path):
