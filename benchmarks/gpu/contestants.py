@@ -67,7 +67,7 @@ class Ours:
         for name, view in self._flat.views(self._stack.theta).items():
             view.copy_(self._job.params[name])
         self._stack.received.copy_(self._stack.theta)
-        self._stack.velocity.zero_()
+        self._stack.forget(["velocity"])
 
     def steps(self, count: int) -> None:
         lengths = np.full((count, self._job.models), self._job.images, dtype=np.int64)

@@ -54,11 +54,13 @@ class LocalOptimizer(ClientOptimizer):
 
     `slots` name its state for every parameter: tensors of the parameter's shape, 0 at the start of each round. They
     are set to 0 again where a weight leaves or enters, so a grown weight begins with 0. An `elementwise` one steps each
-    number by itself, whatever the shape: then the stacked engine takes the steps of many clients at once.
+    number by itself, whatever the shape: then the stacked engine takes the steps of many clients at once. It does so
+    apart for those at different steps, unless the optimizer says that it never `counts_steps`.
     """
 
     slots: ClassVar[tuple[str, ...]] = ()
     elementwise: ClassVar[bool] = False
+    counts_steps: ClassVar[bool] = True
 
     @abstractmethod
     def step(

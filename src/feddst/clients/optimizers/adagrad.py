@@ -20,6 +20,7 @@ class Adagrad(LocalOptimizer):
     name: str = "adagrad"  # type: ignore[misc]
     slots: ClassVar[tuple[str, ...]] = ("square",)
     elementwise: ClassVar[bool] = True
+    counts_steps: ClassVar[bool] = False
 
     def step(
         self, theta: Tensor, gradient: Tensor, slots: Mapping[str, Tensor], local: LocalTraining, taken: int

@@ -18,6 +18,7 @@ class SGD(LocalOptimizer):
     slots: ClassVar[tuple[str, ...]] = ("velocity",)
     heeds: ClassVar[tuple[str, ...]] = ("momentum", "nesterov")
     elementwise: ClassVar[bool] = True
+    counts_steps: ClassVar[bool] = False
 
     def step(
         self, theta: Tensor, gradient: Tensor, slots: Mapping[str, Tensor], local: LocalTraining, taken: int

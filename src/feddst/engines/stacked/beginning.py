@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from feddst.clients.client import beginning
-from feddst.core import Masks
+from feddst.core import OPTIMIZERS, LocalOptimizer, Masks
 from feddst.engines.stacked.flat import Flat
 from feddst.engines.stacked.model_stack import ModelStack
 from feddst.engines.stacked.slots import Images, Rows
@@ -59,7 +59,8 @@ def begin(
     masks = mask_rows.of([broadcast.masks for broadcast in sent.values()])
     torch.index_select(theta, 0, rows, out=stack.theta)
     torch.index_select(masks, 0, rows, out=stack.masks)
-    stack.velocity.zero_()
+    optimizer = OPTIMIZERS[tasks[0].plan.local.optimizer]
+    stack.forget(optimizer.slots if isinstance(optimizer, LocalOptimizer) else ())
     stack.buffers = {
         name: torch.stack([broadcast.buffers[name] for broadcast in sent.values()])[rows]
         for name in everybody[0].buffers

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from feddst.core import Objective
 from feddst.data import Dataset
 from feddst.engines.base import EvalTask, Evaluation
 from feddst.engines.stacked.slots import placed
@@ -25,10 +26,18 @@ class Scoring(Protocol):
 
 
 class StackedEvaluator:
-    """Evaluates models: together if possible, else one after another."""
+    """Evaluates models: with `together` by cross-entropy, on all test images at once; else one after another."""
 
-    def __init__(self, module: nn.Module, dataset: Dataset, device: torch.device, together: Scoring | None) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        dataset: Dataset,
+        device: torch.device,
+        together: Scoring | None,
+        objective: Objective,
+    ) -> None:
         self._module = module
+        self._objective = objective
         self._inputs = placed(dataset, dataset.test_images, device)
         self._labels = dataset.test_labels.to(device)
         self._together = together
@@ -67,4 +76,4 @@ class StackedEvaluator:
     def _chunk(self, tensors: dict[str, Tensor], chunk: Tensor) -> tuple[Tensor, Tensor]:
         outputs = functional_call(self._module, tensors, (self._inputs[chunk],))
         labels = self._labels[chunk]
-        return outputs.argmax(dim=1) == labels, F.cross_entropy(outputs, labels, reduction="sum")
+        return self._objective.scores(outputs, labels), self._objective.loss(outputs, labels, "sum")

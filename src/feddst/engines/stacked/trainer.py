@@ -11,15 +11,16 @@ from torch import Tensor, nn
 
 from feddst.clients.client import diverged, finished, refuse_diverged, stretches
 from feddst.clients.reference import train_client
-from feddst.clients.steps import LotteryPruning, Proximal, Readjust, Report
+from feddst.clients.steps import Proximal, Readjust, Report
 from feddst.clients.steps.readjust import drop, grow, growth_images, random_scores
 from feddst.clients.steps.report import hessian_gradient, refuse_frozen, reported_batches, signs
-from feddst.core import ClientPlan, ClientState, LocalTraining, positions_of, unpacked
+from feddst.core import ClientState, LocalTraining, positions_of, unpacked
 from feddst.core.keys import torch_seed
 from feddst.core.minibatches import Indices, cuts
-from feddst.engines.native.known import Detour, why_unknown
+from feddst.engines.native.known import Detour
 from feddst.engines.stacked.beginning import MaskRows, begin
 from feddst.engines.stacked.flat import Flat
+from feddst.engines.stacked.known import why_alone
 from feddst.engines.stacked.lockstep import Lockstep, epoch_losses, in_lockstep
 from feddst.engines.stacked.model_stack import ModelStack, Trainer
 from feddst.engines.stacked.slots import Images, sequence
@@ -29,15 +30,6 @@ from feddst.models import load
 from feddst.wire import ClientTask
 
 T = TypeVar("T")
-
-SIDE_BY_SIDE = {Readjust, Proximal, LotteryPruning, Report}
-"""The steps carried out for all models at once; with others one client is trained after another."""
-
-
-def why_alone(plan: ClientPlan) -> str:
-    """Why clients with this plan are trained one after another; empty if they go side by side."""
-    others = [step.name for step in plan.steps if type(step) not in SIDE_BY_SIDE]
-    return f"the step {others[0]} is asked for" if others else why_unknown(plan)
 
 
 class Failures(dict[int, DivergenceError]):
@@ -168,7 +160,13 @@ class StackedTrainer:
         """Some epochs, after `done` of them; returns each task's mean loss in each."""
         local, proximal = tasks[0].plan.local, tasks[0].plan.step(Proximal)
         mu = 0.0 if proximal is None else proximal.pull
-        steps = in_lockstep(sequences, local.batch)
+        each = [len(cuts(len(task.data), local.batch)) for task in tasks]  # steps of an epoch
+        epochs = [task.plan.local.epochs for task in tasks]
+        before, planned = (
+            np.array([count * most for count, most in zip(each, times, strict=True)])
+            for times in ([min(done, most) for most in epochs], epochs)
+        )
+        steps = in_lockstep(sequences, local.batch, before, planned)
         if not steps.steps:
             return [[] for _ in tasks]
         losses = self._steps(stack, steps, local, mu, squares).double().cpu().numpy()
@@ -188,7 +186,7 @@ class StackedTrainer:
             return self._trainer.epochs(stack, steps, local, mu)
         losses = []
         for one in steps.one_by_one():
-            squares.add(self._trainer.mean_gradient(stack, one.minibatches()), one.lengths[0] > 0)
+            squares.add(self._trainer.mean_gradient(stack, one.minibatches(), local), one.lengths[0] > 0)
             losses.append(self._trainer.epochs(stack, one, local, mu))
         return torch.cat(losses)
 
@@ -196,25 +194,26 @@ class StackedTrainer:
         self, stack: ModelStack, tasks: Sequence[ClientTask], readjust: Readjust, last_batches: Sequence[Indices]
     ) -> None:
         """Readjust all masks, those of one run together: they hold equally many weights."""
+        local = tasks[0].plan.local
 
         def scores() -> Tensor:
             if readjust.growth.rule == "random":
                 return self._random_scores(stack, tasks)
             if readjust.growth.images == "last-batch":
-                return self._trainer.mean_gradient(stack, last_batches).abs_()
+                return self._trainer.mean_gradient(stack, last_batches, local).abs_()
             chosen = [task.data.indices[growth_images(len(task.data), readjust.growth, *task.draw)] for task in tasks]
-            return self._trainer.mean_gradient(stack, chosen).abs_()
+            return self._trainer.mean_gradient(stack, chosen, local).abs_()
 
         early = scores() if readjust.growth.weights == "unpruned" else None
         kept: list[dict[str, Tensor]] = []
         runs = [_Rows(stack, self._flat, rows) for rows in _by_run(tasks, stack.theta.device)]
         for run in runs:
-            kept.append(drop(run.params, [run.velocity], run.masks, readjust))
+            kept.append(drop(run.params, run.slots, run.masks, readjust))
             run.write_back()
         found = scores() if early is None else early
         for run, left in zip(runs, kept, strict=True):
             values = self._flat.views(found[run.rows])
-            grown = grow(run.params, [run.velocity], run.masks, left, values, readjust)
+            grown = grow(run.params, run.slots, run.masks, left, values, readjust)
             for name, mask in grown.items():
                 run.masks[name].copy_(mask)
             run.write_back()
@@ -257,7 +256,7 @@ class StackedTrainer:
         if report.kind == "sign":
             refuse_frozen(self._module)
         images = [task.data.indices[np.concatenate(batches)] for task, batches in zip(tasks, chosen, strict=True)]
-        gradients = self._trainer.mean_gradient(stack, images, report.temperature)
+        gradients = self._trainer.mean_gradient(stack, images, tasks[0].plan.local, report.temperature)
         if report.kind == "sign":
             for row, task in enumerate(tasks):
                 named = {name: value[0] for name, value in self._flat.views(gradients[row : row + 1]).items()}
@@ -287,17 +286,15 @@ class _Rows:
 
     def __init__(self, stack: ModelStack, flat: Flat, rows: Tensor) -> None:
         self.rows = rows
-        self._stack = stack
-        self._copies = (stack.theta[rows], stack.velocity[rows], stack.masks[rows])
-        theta, velocity, masks = self._copies
-        self.params, self.velocity = flat.views(theta), flat.views(velocity)
+        self._whole = (stack.theta, stack.masks, *stack.slots.values())
+        self._copies = [whole[rows] for whole in self._whole]
+        theta, masks, *slots = self._copies
+        self.params, self.slots = flat.views(theta), [flat.views(kept) for kept in slots]
         self.masks = flat.views(masks.view(torch.bool))
 
     def write_back(self) -> None:
-        for all_rows, mine in zip(
-            (self._stack.theta, self._stack.velocity, self._stack.masks), self._copies, strict=True
-        ):
-            all_rows[self.rows] = mine
+        for whole, mine in zip(self._whole, self._copies, strict=True):
+            whole[self.rows] = mine
 
 
 @dataclass
