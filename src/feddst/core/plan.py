@@ -87,6 +87,20 @@ USUAL = LocalTraining()
 """The default local training."""
 
 
+STEPPING = (
+    "optimizer",
+    "nesterov",
+    "clip",
+    "schedule",
+    "warmup",
+    "lr_end",
+    "lr_factor",
+    "lr_every",
+    "schedule_within",
+)
+"""Options that do nothing where clients take no steps."""
+
+
 def idle_training(values: Mapping[str, Any]) -> dict[str, str]:
     """The options of local training that do nothing with these values, by dotted name, each with the reason."""
     found: dict[str, str] = {}
