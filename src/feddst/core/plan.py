@@ -106,7 +106,7 @@ def idle_training(values: Mapping[str, Any]) -> dict[str, str]:
     found: dict[str, str] = {}
     kinds: Mapping[str, Mapping[str, Any]] = {"local.optimizer": OPTIMIZERS, "local.schedule": SCHEDULES}
     for chosen, registry in kinds.items():
-        name = values.get(chosen)
+        name = str(values.get(chosen))
         if name in registry:
             others = {option for one in registry.values() for option in one.heeds} - set(registry[name].heeds)
             found |= {f"local.{option}": f"{chosen} {name}" for option in others}

@@ -74,7 +74,7 @@ def test_a_constant_rate_leaves_the_plan_as_it_is() -> None:
 
 def test_steps_of_a_round_by_hand() -> None:
     """Of 4 steps the first has all of the rate, the last a quarter, or (1 + cos 3π/4)/2."""
-    line, wave = (LocalTraining(lr=0.2, schedule_within=kind) for kind in ("linear", "cosine"))  # type: ignore[arg-type]
+    line, wave = (LocalTraining(lr=0.2, schedule_within=kind) for kind in ("linear", "cosine"))
     assert [line.at_step(taken, 4).lr for taken in range(4)] == pytest.approx([0.2, 0.15, 0.1, 0.05])
     assert [wave.at_step(taken, 4).lr for taken in (0, 3)] == pytest.approx([0.2, 0.1 * (1 - math.sqrt(0.5))])
 

@@ -164,7 +164,7 @@ def test_every_method_runs_as_on_the_reference_engine(method: str, data: Dataset
     play_beside(method, data)
 
 
-OTHERS = {
+OTHERS: dict[str, dict[str, Any]] = {
     "sgd": {"local.nesterov": True, "local.momentum": 0.5},
     "adam": {"local.schedule_within": "constant"},  # its steps differ from client to client all the same
     "adamw": {"local.l2": 0.3},
@@ -182,7 +182,7 @@ def test_every_optimizer_steps_as_on_the_reference_engine(
     optimizer: str, method: str, data: Dataset, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Clients have unequal numbers of steps, readjust between them, and are clipped; their rate falls in a round."""
-    options = {
+    options: dict[str, Any] = {
         "rounds": 2,
         "readjust.every": 1,
         "readjust.after_epoch": 1,

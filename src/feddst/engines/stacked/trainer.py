@@ -160,13 +160,9 @@ class StackedTrainer:
         """Some epochs, after `done` of them; returns each task's mean loss in each."""
         local, proximal = tasks[0].plan.local, tasks[0].plan.step(Proximal)
         mu = 0.0 if proximal is None else proximal.pull
-        each = [len(cuts(len(task.data), local.batch)) for task in tasks]  # steps of an epoch
-        epochs = [task.plan.local.epochs for task in tasks]
-        before, planned = (
-            np.array([count * most for count, most in zip(each, times, strict=True)])
-            for times in ([min(done, most) for most in epochs], epochs)
-        )
-        steps = in_lockstep(sequences, local.batch, before, planned)
+        an_epoch = np.array([len(cuts(len(task.data), local.batch)) for task in tasks])
+        epochs = np.array([task.plan.local.epochs for task in tasks])
+        steps = in_lockstep(sequences, local.batch, an_epoch * np.minimum(done, epochs), an_epoch * epochs)
         if not steps.steps:
             return [[] for _ in tasks]
         losses = self._steps(stack, steps, local, mu, squares).double().cpu().numpy()
