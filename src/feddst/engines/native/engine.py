@@ -30,7 +30,9 @@ from feddst.wire import ClientResult, ClientTask
 class NativeEngine(Engine):
     """Trains and evaluates the module that `chain` was read from, without changing that module."""
 
-    def __init__(self, module: nn.Module, chain: Chain, dataset: Dataset, workers: int, local: LocalTraining = USUAL) -> None:
+    def __init__(
+        self, module: nn.Module, chain: Chain, dataset: Dataset, workers: int, local: LocalTraining = USUAL
+    ) -> None:
         self._module = module
         self._chain = chain
         self._dataset = dataset
