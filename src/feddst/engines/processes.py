@@ -16,7 +16,6 @@ import torch
 from torch import nn
 
 from feddst.core import LocalTraining
-from feddst.core.batches import mapped
 from feddst.core.plan import USUAL
 from feddst.core.registry import known_here
 from feddst.data import Dataset, StoredRecords
@@ -89,9 +88,11 @@ def can_travel(module: nn.Module) -> bool:
 
 def _test_part(dataset: Dataset) -> Dataset:
     """The data that workers need: training images come with each task."""
-    first = dataset.train.read(np.arange(1))
-    train = StoredRecords(mapped(torch.clone, first.inputs), mapped(torch.clone, first.targets))
-    return replace(dataset, train=train, owners=None, versions=1)
+    first, train = np.arange(1), dataset.train
+    if isinstance(train, StoredRecords):
+        return replace(dataset, train=train.taken(first), owners=None, versions=1)
+    one = train.read(first)
+    return replace(dataset, train=StoredRecords(one.inputs, one.targets), owners=None, versions=1)
 
 
 def _start() -> "subprocess.Popen[bytes]":

@@ -46,7 +46,7 @@ def by_torch(
     for number, batch in enumerate(steps):
         some = task.examples.at(torch.from_numpy(batch))
         optimizer.zero_grad()
-        nn.functional.cross_entropy(mine(some.inputs), some.labels).backward()  # type: ignore[no-untyped-call]
+        nn.functional.cross_entropy(mine(some.inputs), some.targets).backward()  # type: ignore[no-untyped-call]
         for name, value in mine.named_parameters():
             if value.grad is not None and name in sent.masks:
                 value.grad *= sent.masks[name]

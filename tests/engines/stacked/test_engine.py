@@ -216,12 +216,6 @@ def test_decay_leaves_what_is_not_trained(data: Dataset) -> None:
     play_beside("fedavg", data, Partly, **{"local.optimizer": "adamw", "local.l2": 0.3, "local.lr": 0.004})
 
 
-@pytest.mark.parametrize("method", ["fedavg", "feddst", "snip"])
-def test_another_objective_goes_side_by_side(method: str, data: Dataset, caplog: pytest.LogCaptureFixture) -> None:
-    play_beside(method, data, tiny, **{"local.objective": "mse", "local.optimizer": "adam", "local.lr": 0.004})
-    assert "one client after another" not in caplog.text
-
-
 @pytest.mark.usefixtures("forgotten")
 def test_what_is_not_elementwise_is_trained_one_by_one(data: Dataset, caplog: pytest.LogCaptureFixture) -> None:
     feddst.register(feddst.optimizers.Torch(torch.optim.NAdam, "nadam"))

@@ -97,7 +97,7 @@ def test_mean_gradients_are_those_of_vmap(trainers: tuple[Flat, GraphTrainer, Vm
 
 def test_frozen_parameters_have_no_gradient(trainers: tuple[Flat, GraphTrainer, VmapTrainer]) -> None:
     flat, ours, theirs = trainers
-    frozen = GraphTrainer(ours._chain, flat, ours._images, exact=True, fallback=theirs, frozen=["0.weight"])
+    frozen = GraphTrainer(ours._chain, flat, Examples(*ours._given), exact=True, fallback=theirs, frozen=["0.weight"])
     found = flat.views(frozen.mean_gradient(begun(frozen, flat), [np.arange(8)] * MODELS, LOCAL))
     assert not found["0.weight"].any()
     assert all(value.any() for name, value in found.items() if name != "0.weight")
@@ -107,7 +107,7 @@ def test_memory_of_stacks_that_are_not_needed_any_more_is_let_go(
     trainers: tuple[Flat, GraphTrainer, VmapTrainer],
 ) -> None:
     flat, ours, theirs = trainers
-    trainer = GraphTrainer(ours._chain, flat, ours._images, exact=True, fallback=theirs)
+    trainer = GraphTrainer(ours._chain, flat, Examples(*ours._given), exact=True, fallback=theirs)
     first = trainer.stack(5)
     assert trainer.stack(5) is first
     for models in (4, 3, 2):
