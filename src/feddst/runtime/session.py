@@ -1,6 +1,7 @@
 """From a config to a finished run: what the command line and the Python API both call."""
 
 import copy
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from feddst.runtime.lock import locked
 from feddst.runtime.loop import Watcher, play
 from feddst.runtime.metrics import Row, Summary
 from feddst.runtime.run import Run
+from feddst.runtime.several import Several, check_callbacks
 from feddst.runtime.storage import RunDirectory
 
 
@@ -51,24 +53,27 @@ def run(
     out: str | Path | None = None,
     resume: bool = False,
     watcher: Watcher | None = None,
+    callbacks: Sequence[Watcher] = (),
 ) -> Result:
     """Run one method and return the trained model with its metrics.
 
     `model` is a module, or a function that makes one (its weights then follow the seed), instead of the
     built-in network; `data` is a data set to split as `config.data` says, or a federation that is split
-    already. With `out`, everything is written to that directory; `resume` goes on with the run in it. `watcher`
-    hears of every round; without one, each evaluation is a line on standard error.
+    already. With `out`, everything is written to that directory; `resume` goes on with the run in it. `callbacks` hear
+    of every round, and may end the run. What is shown meanwhile is a line on standard error for each evaluation, in a
+    notebook a bar; with a `watcher`, what that shows.
     """
+    check_callbacks(callbacks)
     config = _checked_types(config, data)
     if isinstance(data, Federation):
         config = updated(config, {"data.clients": data.num_clients})
     config.check()
     directory = run_directory(out, config, resume)
-    with locked(None if directory is None else directory.path):
+    with locked(None if directory is None else directory.path), Several(*callbacks) as called:
         federation = clients_of(config.data, config.seed, data)
         one, module = open_run(config, federation, model, directory, resume)
         with closing(engine_of(config, module, federation.dataset)) as engine:
-            finished = play([one], engine, watcher or Lines())
+            finished = play([one], engine, Several(watcher or Lines(), called))
     found = result_of(one.state)
     load_weights(module, found.params, found.buffers)
     path = directory.path if directory is not None else None

@@ -1,5 +1,6 @@
 """Carrying out a comparison: one run after another, the finished ones skipped, the others resumed."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -15,6 +16,7 @@ from feddst.runtime.loop import Watcher
 from feddst.runtime.metrics import Row
 from feddst.runtime.run import Run
 from feddst.runtime.session import run
+from feddst.runtime.several import Several, check_callbacks
 from feddst.runtime.storage import RunDirectory, Standing
 from feddst.studies.comparison import CompareConfig, Comparison, Curve, Entry
 from feddst.studies.reports import begin, refuse_foreign, write_reports
@@ -65,22 +67,31 @@ def compare(
     model: ModuleSource | None = None,
     data: Dataset | Federation | None = None,
     watcher: CompareWatcher | None = None,
+    callbacks: Sequence[Watcher] = (),
 ) -> Comparison:
     """Run every method with every seed, each into its own directory under `out`, and compare them.
 
     All runs of a seed have the same partition and initial weights. Called again with the same `out`, it skips
-    runs that are finished and goes on with the others. `model` and `data` are as for `run`.
+    runs that are finished and goes on with the others. `model`, `data` and `callbacks` are as for `run`; a callback
+    with `turn` hears whose turn it is.
     """
     if config is not None and not isinstance(config, CompareConfig):
         raise OptionError(f"config must be a CompareConfig, got {type(config).__name__}; a run's goes in as its base")
+    check_callbacks(callbacks)
+    for callback in callbacks:
+        if getattr(callback, "ends_runs", False):
+            raise OptionError(
+                f"callbacks: {type(callback).__name__} would end the comparison with the first run that it ends; "
+                "use it with feddst.run"
+            )
     config = config or CompareConfig()
     if isinstance(data, Federation):
         config = replace(config, base=updated(config.base, {"data.clients": data.num_clients}))
     config.check()
     path = Path(out)
     refuse_foreign(path, config)
-    with locked(path):
-        return _compare(config, path, model, data, watcher or ComparisonLines())
+    with locked(path), Several(*callbacks) as called:
+        return _compare(config, path, model, data, Several(watcher or ComparisonLines(), called))
 
 
 def _compare(

@@ -1,0 +1,96 @@
+"""Early stopping: when it ends a run, by hand, and the same after a run is resumed."""
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+import feddst
+from feddst import EarlyStopping
+from feddst.data import Dataset
+from feddst.errors import OptionError
+from feddst.runtime.loop import Silent
+from feddst.runtime.metrics import Row
+
+EMPTY: dict[str, Any] = dict.fromkeys(Row.__dataclass_fields__, 0)
+
+
+def stopped_at(stopping: EarlyStopping, values: list[float | None], column: str = "accuracy", had: int = 0) -> int:
+    """The round in which it ends a run with these values, of which it `had` some before; 0 if none."""
+    nothing = Row(**EMPTY).unevaluated()
+    rows = [replace(nothing, round=i, **{column: value}) for i, value in enumerate(values, 1)]
+    run: Any = SimpleNamespace(rows=rows[:had], stopped_by="")
+    stopping.started([run])
+    for row in rows[had:]:
+        stopping.row(run, row)
+        if stopping.stop():
+            return row.round
+    return 0
+
+
+def test_patience_by_hand() -> None:
+    """The best is in round 2; 0.6 again is no gain. Rounds without an evaluation do not count."""
+    values = [0.5, 0.6, None, 0.6, None, 0.55, 0.7]
+    stopping = EarlyStopping(patience=2)
+    assert stopped_at(stopping, values) == 6
+    assert (stopping.best, stopping.best_round, stopping.stopped_round) == (0.6, 2, 6)
+    assert stopped_at(EarlyStopping(patience=3), values) == 0  # 0.7 comes in time
+    assert stopped_at(EarlyStopping(patience=3, min_delta=0.2), values) == 6  # all within 0.2 of 0.5
+
+
+def test_less_is_better_for_a_loss() -> None:
+    assert stopped_at(EarlyStopping(patience=2, metric="loss"), [1.0, 0.9, 0.95, 0.8, 0.8, 0.9], "loss") == 6
+    assert stopped_at(EarlyStopping(patience=2, metric="loss"), [float("nan"), 0.9, 0.8, float("nan"), 0.8], "loss") == 5
+
+
+@pytest.mark.parametrize("had", [1, 3, 5])
+def test_a_resumed_run_ends_where_an_unbroken_one_does(had: int) -> None:
+    assert stopped_at(EarlyStopping(patience=3), [0.5, 0.6, 0.6, None, 0.4, 0.3, 0.2], had=had) == 6
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"patience": 0}, "patience must be a whole number of evaluations, at least 1, got 0"),
+        ({"patience": 1.5}, "patience must be a whole number of evaluations, at least 1, got 1.5"),
+        ({"min_delta": -1}, "min_delta must be at least 0, got -1"),
+        ({"metric": "acuracy"}, "metric must be one of accuracy, .* got 'acuracy'; did you mean 'accuracy'"),
+    ],
+)
+def test_bad_values_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        EarlyStopping(**options)
+
+
+@pytest.fixture
+def noise() -> Dataset:
+    """Nothing can be learned from it."""
+    draws = torch.Generator().manual_seed(0)
+    images, labels = torch.randn(80, 1, 4, 4, generator=draws), torch.arange(80) % 4
+    return Dataset.from_arrays((images, labels), (images, labels))
+
+
+def test_a_run_that_does_not_improve_is_stopped(noise: Dataset) -> None:
+    config = feddst.configure(
+        method="fedavg",
+        rounds=9,
+        eval_every=1,
+        data={"partition": "iid", "clients": 4, "classes_per_client": 1, "images_per_class": 10},
+        cohort={"size": 2},
+        local={"epochs": 1, "lr": 1e-9},
+        engine={"workers": 1},
+    )
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 4))
+    stopping = EarlyStopping(patience=2)
+    result = feddst.run(config, model=model, data=noise, watcher=Silent(), callbacks=[stopping])
+    assert not result.finished
+    assert (stopping.best_round, stopping.stopped_round, len(result.rows)) == (1, 3, 3)
+
+
+def test_a_comparison_refuses_what_would_end_it(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"EarlyStopping would end the comparison .* use it with feddst\.run"):
+        feddst.compare(out=tmp_path / "a", callbacks=[EarlyStopping()])
+    assert not (tmp_path / "a").exists()
