@@ -43,7 +43,9 @@ def test_patience_by_hand() -> None:
 
 def test_less_is_better_for_a_loss() -> None:
     assert stopped_at(EarlyStopping(patience=2, metric="loss"), [1.0, 0.9, 0.95, 0.8, 0.8, 0.9], "loss") == 6
-    assert stopped_at(EarlyStopping(patience=2, metric="loss"), [float("nan"), 0.9, 0.8, float("nan"), 0.8], "loss") == 5
+    assert (
+        stopped_at(EarlyStopping(patience=2, metric="loss"), [float("nan"), 0.9, 0.8, float("nan"), 0.8], "loss") == 5
+    )
 
 
 @pytest.mark.parametrize("had", [1, 3, 5])

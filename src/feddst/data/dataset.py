@@ -80,6 +80,11 @@ class Dataset:
         sizes = f"{len(self.train_labels):,} train, {len(self.test_labels):,} test"
         return f"Dataset({self.name!r}: {sizes}, inputs {_describe(self.train_images[0])}, {self.num_classes} classes)"
 
+    def _repr_html_(self) -> str:
+        from feddst.data.notebook import dataset_html
+
+        return dataset_html(self)
+
     @property
     def num_classes(self) -> int:
         """How many classes there are."""

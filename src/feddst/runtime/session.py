@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torch import nn
 
@@ -14,19 +15,25 @@ from feddst.engines import Engine, make_engine
 from feddst.errors import CheckpointError, DataError, OptionError
 from feddst.models import ModuleSource, make_module, network
 from feddst.models import load as load_weights
+from feddst.notebook import in_lines
 from feddst.options import updated
+from feddst.runtime.bars import usual_display
 from feddst.runtime.config import RunConfig
 from feddst.runtime.ema import result_of
-from feddst.runtime.lines import Lines
 from feddst.runtime.lock import locked
 from feddst.runtime.loop import Watcher, play
 from feddst.runtime.metrics import Row, Summary
 from feddst.runtime.run import Run
 from feddst.runtime.several import Several, check_callbacks
+from feddst.runtime.shown import Against, as_html, facts_of, frame_of, plot_of
 from feddst.runtime.storage import RunDirectory
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Result:
     """The result of a run. `finished` is False if it was stopped early; then it can be resumed."""
 
@@ -39,10 +46,18 @@ class Result:
     finished: bool
 
     def __repr__(self) -> str:
-        state = "finished" if self.finished else "stopped early"
-        figures = f"best {self.summary.best:.1%}, final {self.summary.final:.1%}"
-        where = f", in {self.path}" if self.path else ""
-        return f"Result({self.config.method}: {len(self.rows)} rounds, {state}, {figures}{where})"
+        return in_lines(*facts_of(self))
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
+
+    def to_pandas(self) -> "DataFrame":
+        """The rows as a table with the columns of `metrics.jsonl`, by round."""
+        return frame_of(self.rows)
+
+    def plot(self, *, against: Against = "upload", axes: "Axes | None" = None) -> "Axes":
+        """A picture of the score against MiB uploaded or `"round"`, on axes of its own if none are given."""
+        return plot_of(self, against, axes)
 
 
 def run(
@@ -69,11 +84,12 @@ def run(
         config = updated(config, {"data.clients": data.num_clients})
     config.check()
     directory = run_directory(out, config, resume)
-    with locked(None if directory is None else directory.path), Several(*callbacks) as called:
+    ours = [usual_display(), *callbacks] if watcher is None else callbacks
+    with locked(None if directory is None else directory.path), Several(*ours, guest=watcher) as called:
         federation = clients_of(config.data, config.seed, data)
         one, module = open_run(config, federation, model, directory, resume)
         with closing(engine_of(config, module, federation.dataset)) as engine:
-            finished = play([one], engine, Several(watcher or Lines(), called))
+            finished = play([one], engine, called)
     found = result_of(one.state)
     load_weights(module, found.params, found.buffers)
     path = directory.path if directory is not None else None

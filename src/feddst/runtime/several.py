@@ -17,16 +17,18 @@ _HOOKS = ("started", "row", "stop")
 class Several:
     """Passes every call on to each watcher; stops if one of them wants to. As a context it enters all.
 
-    An exception in a watcher has a note that names it.
+    A `guest` is called first, and is not entered: whoever made it does so. An exception in a watcher has a note that
+    names it.
     """
 
-    def __init__(self, *watchers: Watcher) -> None:
-        self._watchers = watchers
+    def __init__(self, *watchers: Watcher, guest: Watcher | None = None) -> None:
+        self._own = watchers
+        self._watchers = watchers if guest is None else (guest, *watchers)
         self._entered = ExitStack()
 
     def __enter__(self) -> "Several":
         with ExitStack() as entered:
-            for watcher in self._watchers:
+            for watcher in self._own:
                 if isinstance(watcher, AbstractContextManager):
                     entered.enter_context(watcher)
             self._entered = entered.pop_all()

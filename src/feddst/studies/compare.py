@@ -8,7 +8,9 @@ from typing import Protocol
 from feddst.data import DataConfig, Dataset, Federation, load
 from feddst.errors import OptionError
 from feddst.models import ModuleSource
+from feddst.notebook import in_notebook
 from feddst.options import updated
+from feddst.runtime.bars import Bars
 from feddst.runtime.config import RunConfig
 from feddst.runtime.lines import Lines
 from feddst.runtime.lock import locked
@@ -43,8 +45,8 @@ class CompareWatcher(Watcher, Protocol):
         ...
 
 
-class ComparisonLines(Lines):
-    """One line for each evaluation of each run, with the run's name in the comparison."""
+class _Turns(Lines):
+    """Tells runs apart by their names in the comparison."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,6 +60,14 @@ class ComparisonLines(Lines):
         if turn is None or run.directory is None or run.directory.path != turn.directory.path:
             return run.name  # not of this comparison
         return f"{turn.entry.label}, seed {turn.seed}"
+
+
+class ComparisonLines(_Turns):
+    """One line for each evaluation of each run, with the run's name in the comparison."""
+
+
+class ComparisonBars(_Turns, Bars):
+    """In a notebook, one bar for each run with that name."""
 
 
 def compare(
@@ -90,8 +100,10 @@ def compare(
     config.check()
     path = Path(out)
     refuse_foreign(path, config)
-    with locked(path), Several(*callbacks) as called:
-        return _compare(config, path, model, data, Several(watcher or ComparisonLines(), called))
+    usual = ComparisonBars() if in_notebook() else ComparisonLines()
+    ours = [usual, *callbacks] if watcher is None else callbacks
+    with locked(path), Several(*ours, guest=watcher) as called:
+        return _compare(config, path, model, data, called)
 
 
 def _compare(
