@@ -13,7 +13,7 @@ from feddst.errors import FeddstError
 from feddst.export import Exported, export, load
 from feddst.methods import METHODS
 from feddst.plugins import load_plugins
-from feddst.runtime import Result, Row, RunConfig, Watcher, configure, run
+from feddst.runtime import Result, Row, RunConfig, Watcher, configure, describe_model, run
 from feddst.studies import CompareConfig, Comparison, compare
 
 __version__ = "0.1.0"
@@ -35,6 +35,7 @@ __all__ = [
     "__version__",
     "compare",
     "configure",
+    "describe_model",
     "export",
     "federate",
     "load",

@@ -11,6 +11,7 @@ from feddst.models.federable import (
     make_module,
     persistent_buffers,
     prunable_layers,
+    sparse_reasons,
 )
 from feddst.models.flops import forward_flops, multiply_adds, training_flops
 
@@ -28,5 +29,6 @@ __all__ = [
     "network_name",
     "persistent_buffers",
     "prunable_layers",
+    "sparse_reasons",
     "training_flops",
 ]
