@@ -21,7 +21,8 @@ EMPTY: dict[str, Any] = dict.fromkeys(Row.__dataclass_fields__, 0)
 def stopped_at(stopping: EarlyStopping, values: list[float | None], column: str = "accuracy", had: int = 0) -> int:
     """The round in which it ends a run with these values, of which it `had` some before; 0 if none."""
     nothing = Row(**EMPTY).unevaluated()
-    rows = [replace(nothing, round=i, **{column: value}) for i, value in enumerate(values, 1)]
+    known: list[dict[str, Any]] = [{column: value} for value in values]
+    rows = [replace(nothing, round=i, **one) for i, one in enumerate(known, 1)]
     run: Any = SimpleNamespace(rows=rows[:had], stopped_by="")
     stopping.started([run])
     for row in rows[had:]:

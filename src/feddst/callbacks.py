@@ -104,10 +104,13 @@ class EarlyStopping(Callback):
         if self.metric not in HIGHER_IS_BETTER:
             known = HIGHER_IS_BETTER
             raise OptionError(f"metric must be {one_of(known)}, got {metric!r}{hint(metric, known)}")
-        self._forget()
+        self.best = math.nan
+        self.best_round = 0
+        self.stopped_round: int | None = None
+        self._waited = 0
 
     def on_run_begin(self, run: Run) -> None:
-        self._forget()
+        self.best, self.best_round, self.stopped_round, self._waited = math.nan, 0, None, 0
         for row in run.rows:
             self._note(row)
 
@@ -116,12 +119,6 @@ class EarlyStopping(Callback):
         if self._waited >= self.patience:
             self.stop_training = True
             self.stopped_round = row.round
-
-    def _forget(self) -> None:
-        self.best = math.nan
-        self.best_round = 0
-        self.stopped_round: int | None = None
-        self._waited = 0
 
     def _note(self, row: Row) -> None:
         value = getattr(row, self.metric)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from torch import nn
 
@@ -66,12 +67,12 @@ def test_a_picture_has_the_evaluations(result: Result) -> None:
     axes = result.plot()
     seen = [row for row in result.rows if row.accuracy is not None]
     [line] = axes.lines
-    assert list(line.get_xdata()) == [row.upload_bytes / 2**20 for row in seen]
-    assert list(line.get_ydata()) == [100 * (row.accuracy or 0) for row in seen]
+    np.testing.assert_array_equal(line.get_xdata(), [row.upload_bytes / 2**20 for row in seen])
+    np.testing.assert_array_equal(line.get_ydata(), [100 * (row.accuracy or 0) for row in seen])
     assert axes.get_xlabel() == "upload [MiB], measured"
     assert result.plot(against="round", axes=axes) is axes
-    assert list(axes.lines[1].get_xdata()) == [2, 4]
-    plt.close(axes.figure)
+    np.testing.assert_array_equal(axes.lines[1].get_xdata(), [2, 4])
+    plt.close("all")
 
 
 def test_a_picture_against_something_else_is_refused(result: Result, monkeypatch: pytest.MonkeyPatch) -> None:
