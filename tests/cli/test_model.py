@@ -20,14 +20,17 @@ def test_the_network_of_a_preset_is_shown(feddst: Call, tmp_path: Path) -> None:
     assert (outcome.code, outcome.err) == (0, "")
     first, heading, *parts = outcome.out.splitlines()
     assert first == "cifar10-cnn, as feddst begins with it (seed 0): inputs 3×32×32, 10 classes (cifar10)"
-    assert heading.split() == ["parameter", "shape", "kept", "of", "density", "multiply-adds", "if", "dense", "sparse"]
+    assert " ".join(heading.split()) == ("parameter shape kept of density budget multiply-adds if dense sparse")
     rows = {line.split()[0]: " ".join(line.split()[1:]) for line in parts}
-    assert rows["conv2.weight"] == "16×6×5×5 735 2,400 30.6 % 355,740 1,161,600 yes"  # 735·22² and 2,400·22²
-    assert rows["conv2.bias"] == "16 16 16 100.0 % – – no: a bias or other vector"
-    assert rows["total"] == "156,590 782,006 20.0 % 852,747 2,293,320"
-    assert parts[-2:] == [
+    assert (
+        rows["conv2.weight"] == "16×6×5×5 735 2,400 30.6 % 735 355,740 1,161,600 yes: Conv2d"
+    )  # 735·22² and 2,400·22²
+    assert rows["conv2.bias"] == "16 16 16 100.0 % – – – no: a bias or other vector"
+    assert rows["total"] == "156,590 782,006 20.0 % 156,354 852,747 2,293,320"
+    assert parts[-3:] == [
         "forward pass: 1.71 MFLOPs for one image; 4.59 if it were dense",
         "two FLOPs for each multiply-add with a weight; biases, norms, pooling and activations are not counted",
+        "engine: native",
     ]
     assert list(tmp_path.iterdir()) == []
 
@@ -37,8 +40,8 @@ def test_options_and_files_are_those_of_a_run(feddst: Call, tmp_path: Path) -> N
     outcome = feddst("model show --config mine.toml --sparsity.distribution uniform --seed 3")
     assert "begins with it (seed 3)" in outcome.out
     rows = {line.split()[0]: " ".join(line.split()[1:]) for line in outcome.out.splitlines()}
-    assert rows["conv1.weight"] == "10×1×5×5 250 250 100.0 % 144,000 144,000 no: named by model.dense"
-    assert rows["conv2.weight"] == "20×10×5×5 500 5,000 10.0 % 162,000 1,620,000 yes"  # 500·18²
+    assert rows["conv1.weight"] == "10×1×5×5 250 250 100.0 % – 144,000 144,000 no: named by model.dense"
+    assert rows["conv2.weight"] == "20×10×5×5 500 5,000 10.0 % 500 162,000 1,620,000 yes: Conv2d"  # 500·18²
 
 
 def test_what_a_method_will_prune_is_said(feddst: Call) -> None:
@@ -49,6 +52,20 @@ def test_what_a_method_will_prune_is_said(feddst: Call) -> None:
 
 def test_a_dense_network_has_one_figure(feddst: Call) -> None:
     assert "forward pass: 4.04 MFLOPs for one image\n" in feddst("model show --method fedavgm").out
+
+
+def test_the_engine_is_named_and_why_it_is_another(feddst: Call) -> None:
+    outcome = feddst("model show --model.name resnet18 --data.dataset cifar10")
+    engine, reason = outcome.out.splitlines()[-2:]
+    assert engine == "engine: reference"
+    assert reason.startswith(
+        "training with PyTorch: layer 1 (BatchNorm2d) is not among the layers that the kernels know"
+    )
+    assert outcome.err == ""  # where a run has a warning
+    assert feddst("model show --engine.kind stacked").out.splitlines()[-1] == "engine: stacked"
+    engine, reason = feddst("model show --local.optimizer adam --local.lr 0.001").out.splitlines()[-2:]
+    assert engine == "engine: reference"
+    assert "local.optimizer is adam" in reason
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from pickle import PicklingError
 from typing import Any
 
 import pytest
@@ -157,14 +158,17 @@ def test_a_learning_rate_far_too_large_says_who_and_when(feddst: Call, small: st
 
 
 def test_a_warning_is_one_line(feddst: Call, small: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("feddst.engines.select.can_travel", lambda module: False)
+    def refuse(*given: object) -> None:
+        raise PicklingError("Net is defined in a script")
+
+    monkeypatch.setattr("feddst.engines.select.ProcessEngine", refuse)
     outcome = feddst(
         f"run --rounds 1 {small} --engine.kind reference --engine.workers 2".replace("--engine.workers 1 ", "")
     )
     assert outcome.code == 0
     warnings = [line for line in outcome.err.splitlines() if "warning" in line]
     assert len(warnings) == 1
-    assert warnings[0].startswith("feddst: warning: the model or something registered cannot be rebuilt in")
+    assert warnings[0].startswith("feddst: warning: the model, the data or something registered cannot be rebuilt in")
     assert "engine.workers to 1" in warnings[0]
 
 

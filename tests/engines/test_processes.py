@@ -1,21 +1,22 @@
 """Worker processes give the same bits as one process, and pass errors on."""
 
 import copy
+import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
-from feddst.clients.steps import Proximal
 from feddst.core import LocalTraining
-from feddst.core.step import STEPS
 from feddst.data import Dataset
 from feddst.engines import EngineConfig, EvalTask, ProcessEngine, ReferenceEngine, make_engine, results_of
-from feddst.engines.processes import can_travel
 from feddst.errors import DivergenceError, OptionError, TrainingError
 from feddst.methods import FedAvgM, FedDST
 from feddst.sparsity import Sparsity, Timetable
@@ -77,24 +78,98 @@ def test_a_dead_worker_is_an_error_and_not_a_hang(engine: ProcessEngine, task: T
         results_of(engine, [task(FedAvgM(local=LOCAL))])
 
 
-def test_a_module_from_the_users_script_stays_in_one_process(
-    dataset: Dataset, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Local(nn.Linear):
-        pass
+SCRIPT = """
+import sys
 
-    monkeypatch.setattr(Local, "__module__", "__main__")
-    module = nn.Sequential(nn.Flatten(), Local(64, 4))
-    assert not can_travel(module)
-    with closing(make_engine(EngineConfig(workers=2), module, dataset)) as engine:
+import torch
+from torch import nn
+
+import feddst
+from feddst.core import ClientPlan, register
+
+WIDTH = 8
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(16, WIDTH), nn.Linear(WIDTH, 4)
+        self.between = lambda x: x.tanh()
+
+    def forward(self, x):
+        return self.last(self.between(self.first(x.flatten(1))))
+
+
+@register
+class Scaled(type(feddst.core.OBJECTIVES["cross-entropy"])):
+    name = "scaled"
+
+    def loss(self, outputs, targets, reduction="mean"):
+        return WIDTH / 4 * super().loss(outputs, targets, reduction)
+
+
+labels = torch.arange(80) % 4
+images = torch.randn(80, 1, 4, 4, generator=torch.Generator().manual_seed(0)) + labels.view(-1, 1, 1, 1)
+data = feddst.Dataset.from_arrays((images, labels), (images, labels))
+for workers in map(int, sys.argv[1:]):
+    config = feddst.configure(
+        rounds=2,
+        eval_every=1,
+        data={"partition": "iid", "clients": 4, "classes_per_client": 1, "images_per_class": 10},
+        cohort={"size": 4},
+        local={"epochs": 1, "objective": "scaled"},
+        engine={"workers": workers},
+    )
+    result = feddst.run(config, model=Net, data=data)
+    sums = [value.double().sum().item().hex() for value in result.model.state_dict().values()]
+    print(*sums, *(row.loss.hex() for row in result.rows))
+"""
+
+
+def script_of(folder: Path, *workers: str, without: str = "") -> "subprocess.CompletedProcess[str]":
+    """What the script says with so many workers; `without` is a package that is out of its reach."""
+    hidden = f"import sys; sys.modules[{without!r}] = None\n" if without else ""
+    (folder / "script.py").write_text(hidden + SCRIPT)
+    command = [sys.executable, str(folder / "script.py"), *workers]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+
+
+def test_classes_of_a_script_train_in_worker_processes(tmp_path: Path) -> None:
+    """A module with a lambda, and a registered objective that reads a global: the bits are those of one process."""
+    done = script_of(tmp_path, "1", "2")
+    one, two = done.stdout.splitlines()
+    assert one == two
+    assert len(one.split()) == 4 + 2  # the parameters, and a loss for each round
+    assert "cannot be rebuilt" not in done.stderr
+
+
+def test_without_cloudpickle_one_process_trains_and_a_line_names_the_remedy(tmp_path: Path) -> None:
+    done = script_of(tmp_path, "2", without="cloudpickle")
+    assert "so one process trains all clients: " in done.stderr
+    assert "pip install 'feddst[notebook]'" in done.stderr
+
+
+def test_what_cannot_be_pickled_at_all_stays_in_one_process(dataset: Dataset, caplog: pytest.LogCaptureFixture) -> None:
+    module = nn.Sequential(nn.Flatten(), nn.Linear(64, 4))
+    module.register_forward_hook(_Unpicklable())
+    config = EngineConfig(kind="reference", workers=2)
+    with closing(make_engine(config, module, dataset)) as engine:
         assert isinstance(engine, ReferenceEngine)
-    assert "so one process trains all clients" in caplog.text
+    assert "so one process trains all clients: no" in caplog.text
 
 
-def test_steps_of_the_users_script_stay_in_one_process(module: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert can_travel(module)
-    monkeypatch.setitem(STEPS, "proximal", type("Scripted", (Proximal,), {"__module__": "__main__"}))
-    assert not can_travel(module)
+class _Unpicklable:
+    """A hook that can be copied, but is not to be sent."""
+
+    def __deepcopy__(self, memo: object) -> "_Unpicklable":
+        return self
+
+    def __reduce__(self) -> str:
+        raise TypeError("no")
+
+    def __call__(self, *given: object) -> None:
+        pass
 
 
 @pytest.mark.parametrize("device", ["tpu", "gpu", "mps", "cuda:99", ""])

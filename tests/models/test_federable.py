@@ -1,5 +1,7 @@
 """Any module: what is prunable, what stays dense, and how its tensors go in and out."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -12,8 +14,10 @@ from feddst.models import (
     initial_model,
     load,
     make_module,
+    multiply_adds,
     network,
     prunable_layers,
+    sparse_reasons,
 )
 from feddst.objectives import CrossEntropy
 
@@ -67,7 +71,7 @@ def test_reasons_to_stay_dense() -> None:
         "conv.bias": "a bias or other vector",
         "norm.weight": "part of a norm",
         "norm.bias": "part of a norm",
-        "embed.weight": "of no convolution, linear, recurrent or attention layer",
+        "embed.weight": "an embedding, which model.prunable may name",
         "head.weight": "named by model.dense",
         "head.bias": "a bias or other vector",
     }
@@ -166,3 +170,79 @@ def test_frozen_weights_are_not_pruned() -> None:
     assert [layer.name for layer in prunable_layers(module)] == ["1.weight"]
     with pytest.raises(ModelError, match=r"model\.prunable names 0\.weight, which is frozen"):
         prunable_layers(module, prunable=["0"])
+
+
+class Language(nn.Module):
+    """An embedding, an LSTM, attention, and an output layer that shares the embedding's weights."""
+
+    def __init__(self, *, output_first: bool = False) -> None:
+        super().__init__()
+        if output_first:
+            self.output = nn.Linear(4, 9)
+        self.embed = nn.Embedding(9, 4)
+        self.lstm = nn.LSTM(4, 4, batch_first=True)
+        self.attention = nn.MultiheadAttention(4, 2, batch_first=True)
+        if not output_first:
+            self.output = nn.Linear(4, 9)
+        self.output.weight = self.embed.weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.lstm(self.embed(x))[0]
+        scores: torch.Tensor = self.output(self.attention(y, y, y)[0].mean(1))
+        return scores
+
+
+LSTM = ["lstm.weight_ih_l0", "lstm.weight_hh_l0"]
+ATTENTION = ["attention.in_proj_weight", "attention.out_proj.weight"]
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [
+        ({}, [*LSTM, *ATTENTION]),
+        ({"prunable": ("*.weight_hh*",)}, LSTM[1:]),
+        ({"prunable": ("LSTM",)}, LSTM),
+        ({"prunable": ("RNNBase", "attention.in_proj_weight")}, [*LSTM, ATTENTION[0]]),
+        ({"prunable": ("MultiheadAttention",)}, ATTENTION),
+        ({"prunable": ("Embedding",)}, ["embed.weight"]),
+        ({"prunable": ("output.weight",)}, ["embed.weight"]),
+        ({"prunable": ("Linear",)}, ["embed.weight"]),
+        ({"prunable": ("*",), "dense": ("embed", "*.in_proj_weight")}, [*LSTM, ATTENTION[1]]),
+        ({"dense": ("LSTM",)}, ATTENTION),
+    ],
+)
+def test_recurrent_weights_attention_and_embeddings_can_be_chosen(choice: dict[str, Any], expected: list[str]) -> None:
+    """By the parameter's name, a pattern or the class of its layer; a shared weight by any of its names."""
+    assert names(Language(), **choice) == expected
+
+
+def test_a_shared_embedding_is_dense_whichever_layer_is_first() -> None:
+    assert names(Language(output_first=True)) == [*LSTM, *ATTENTION]
+    why = dense_reasons(Language())["embed.weight"]
+    assert why == "an embedding, which model.prunable may name; shared with output.weight"
+    why = dense_reasons(Language(output_first=True))["output.weight"]
+    assert why == "an embedding, which model.prunable may name; shared with embed.weight"
+
+
+def test_reasons_to_be_sparse() -> None:
+    assert sparse_reasons(Language()) == {
+        "lstm.weight_ih_l0": "LSTM, 4 matrices in one",
+        "lstm.weight_hh_l0": "LSTM, 4 matrices in one",
+        "attention.in_proj_weight": "MultiheadAttention, 3 matrices in one",
+        "attention.out_proj.weight": "MultiheadAttention",
+    }
+    assert sparse_reasons(Language(), prunable=("Embedding",)) == {
+        "embed.weight": "named by model.prunable; shared with output.weight"
+    }
+
+
+def test_products_with_shared_weights_are_counted_under_their_first_name() -> None:
+    """6 places: 4·4·4 each way in the LSTM, 3·4·4 and 4·4 in attention; one output of 9·4."""
+    counts = multiply_adds(Language(), torch.zeros(1, 6, dtype=torch.int64))
+    assert counts == {
+        "lstm.weight_ih_l0": 6 * 64,
+        "lstm.weight_hh_l0": 6 * 64,
+        "attention.in_proj_weight": 6 * 48,
+        "attention.out_proj.weight": 6 * 16,
+        "embed.weight": 36,
+    }

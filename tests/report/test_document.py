@@ -11,7 +11,7 @@ from feddst.errors import CheckpointError
 from feddst.report import document, write_report
 from feddst.report.content import content
 from feddst.report.document import SCRIPTS, build, embedded
-from feddst.studies.plots import COLOURS
+from feddst.runtime.shown import COLOURS
 
 from .conftest import MakeRun
 

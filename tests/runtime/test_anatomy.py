@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
-from feddst import configure, run
-from feddst.data import Dataset
+from feddst import configure, describe_model, run
+from feddst.data import Dataset, federate
 from feddst.methods import METHODS
 from feddst.runtime.anatomy import Anatomy, anatomy_of
 from feddst.runtime.config import config_of
@@ -94,3 +95,67 @@ def test_a_run_begins_with_what_was_shown() -> None:
     assert row.forward_flops_dense == shown.forward_flops_dense == 2 * 2_020_500
     assert row.forward_flops_sparse == shown.forward_flops_sparse
     assert row.density_all == pytest.approx(shown.kept / shown.size)
+
+
+class Tied(nn.Module):
+    """An embedding whose weights the output layer shares, and an LSTM."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.lstm = nn.Embedding(9, 6), nn.LSTM(6, 6, batch_first=True)
+        self.output = nn.Linear(6, 9)
+        self.output.weight = self.embed.weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.output(self.lstm(self.embed(x))[0][:, -1])
+        return scores
+
+
+@pytest.fixture
+def tokens() -> Dataset:
+    """The last of five tokens is the class."""
+    words = torch.randint(9, (90, 5), generator=torch.Generator().manual_seed(0))
+    return Dataset.from_arrays((words, words[:, -1]), (words, words[:, -1]), name="tokens")
+
+
+OWN: dict[str, Any] = {
+    "rounds": 2,
+    "data": {"partition": "iid", "clients": 4, "classes_per_client": 1, "images_per_class": 20},
+    "cohort": {"size": 4},
+    "readjust": {"every": 1, "alpha": 0.2},
+    "local": {"epochs": 1},
+    "engine": {"workers": 1},
+    "model": {"prunable": ("Embedding", "LSTM")},
+}
+
+
+def test_a_module_of_ones_own_is_described(tokens: Dataset) -> None:
+    """54 weights in the embedding and 144 in each matrix of the LSTM: 80 % of 342 are left out."""
+    found = describe_model(configure(**OWN), model=Tied, data=tokens)
+    lines = repr(found).splitlines()
+    assert lines[0] == "Tied, as feddst begins with it (seed 0): inputs 5, 9 classes (tokens)"
+    rows = {line.split()[0]: line for line in lines}
+    assert rows["embed.weight"].endswith("yes: named by model.prunable; shared with output.weight")
+    assert rows["lstm.weight_hh_l0"].endswith("yes: named by model.prunable, 4 matrices in one")
+    assert found.budget == sum(part.kept for part in found.parts if part.why) == 68
+    assert lines[-2] == "engine: reference"
+    assert "Tied is not among the layers that the kernels know" in lines[-1]
+    federation = federate(configure(**OWN).data, 0, tokens)
+    assert repr(describe_model(configure(**OWN), model=Tied, data=federation)) == repr(found)
+    assert "<td" in found._repr_html_()
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # PyTorch's, of vmap
+@pytest.mark.parametrize("kind", ["reference", "stacked"])
+def test_shared_weights_train_sparse_and_stay_shared(tokens: Dataset, kind: str) -> None:
+    config = configure(**{**OWN, "engine": {"kind": kind, "workers": 1}})
+    result = run(config, model=Tied, data=tokens)
+    model = result.model
+    assert isinstance(model, Tied)
+    assert model.output.weight is model.embed.weight
+    assert list(result.masks) == ["embed.weight", "lstm.weight_ih_l0", "lstm.weight_hh_l0"]
+    assert not model.embed.weight[~result.masks["embed.weight"]].any()
+    described = describe_model(config, model=Tied, data=tokens)
+    assert described.engine == kind
+    assert result.rows[-1].forward_flops_dense == described.forward_flops_dense
+    assert sum(int(mask.sum()) for mask in result.masks.values()) == described.budget

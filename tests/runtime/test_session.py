@@ -344,9 +344,3 @@ def test_bad_options_are_refused_before_the_data_is_read(tmp_path: Path) -> None
     config = updated(RunConfig(), {"data.dataset": "folder", "data.root": str(tmp_path / "missing")})
     with pytest.raises(OptionError, match=r"sparsity\.level must be in \[0, 1\), got 1.0"):
         feddst.run(replace(config, sparsity=replace(config.sparsity, level=1.0)))
-
-
-def test_a_result_says_what_came_out_in_one_line(tmp_path: Path, small_config: Configure, small_data: Dataset) -> None:
-    result = run(small_config(rounds=2), model=network, data=small_data, out=tmp_path / "a")
-    figures = f"best {result.summary.best:.1%}, final {result.summary.final:.1%}"
-    assert repr(result) == f"Result(feddst: 2 rounds, finished, {figures}, in {tmp_path / 'a'})"

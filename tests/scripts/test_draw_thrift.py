@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from feddst.studies.plots import COLOURS
+from feddst.runtime.shown import COLOURS
 from feddst.studies.reproduce import Record, load_record
 from feddst.studies.reproduce.record import save_record
 

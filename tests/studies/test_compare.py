@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import pytest
 import torch
 from torch import nn
@@ -66,7 +67,13 @@ def test_every_entry_runs_with_every_seed_as_it_would_alone(
 
 def test_the_reports_hold_every_curve(config: CompareConfig, small_data: Dataset, tmp_path: Path) -> None:
     comparison = compare(config, out=tmp_path, model=network, data=small_data)
-    assert repr(comparison) == f"Comparison({', '.join(config.methods)}: seeds 0, 1, finished, in {tmp_path})"
+    title, heading, *rows = repr(comparison).splitlines()
+    assert title == f"Comparison on arrays, 8 clients (classes), seeds 0, 1: finished, in {tmp_path}"
+    assert heading.split() == ["method", "whole", "run", "MiB", "up", "MiB", "down"]
+    assert [row.split()[0] for row in rows] == list(config.methods)
+    assert all(label in comparison._repr_html_() for label in config.methods)
+    assert len(comparison.plot().lines) == len(config.methods)
+    plt.close("all")
     report = json.loads((tmp_path / "comparison.json").read_text())
     assert report["finished"] is True
     assert report["config"]["seeds"] == [0, 1]

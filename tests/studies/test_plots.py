@@ -5,10 +5,10 @@ import pytest
 
 from feddst.runtime import Row
 from feddst.runtime.presets import TABLES, table_rows
+from feddst.runtime.shown import COLOURS
 from feddst.studies import CompareConfig, Comparison
 from feddst.studies.comparison import Curve
 from feddst.studies.plots import (
-    COLOURS,
     Picture,
     _set_up,
     _spread_out,

@@ -7,6 +7,8 @@ import textwrap
 from collections.abc import Sequence
 from functools import cache
 
+from feddst.notebook import aligned
+
 
 def say(line: str) -> None:
     """One line that is not a result."""
@@ -42,12 +44,8 @@ def show_table(rows: Sequence[Sequence[str]], *, numbers: bool = False, wrap: bo
     if wrap:
         widths = _narrowed(rows, widths)
         rows = [line for row in rows for line in _lines(row, widths)]
-    for row in rows:
-        words = [
-            word.rjust(width) if numbers and i else word.ljust(width)
-            for i, (word, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        print("  ".join(words).rstrip())
+    for line in aligned(rows, numbers=numbers, widths=widths):
+        print(line)
 
 
 def _narrowed(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> list[int]:

@@ -102,9 +102,15 @@ class Dataset:
 
     def __repr__(self) -> str:
         sizes = f"{len(self.train):,} train, {len(self.test):,} test"
+        inputs, targets = self.forms
+        task = f"{self.num_classes} classes" if self.classes else f"targets {targets}"
+        return f"Dataset({self.name!r}: {sizes}, inputs {inputs}, {task})"
+
+    @property
+    def forms(self) -> tuple[str, str]:
+        """What inputs and targets look like as stored, in words: `uint8 [1, 28, 28]`."""
         inputs, targets = _sample(self.train)
-        task = f"{self.num_classes} classes" if self.classes else f"targets {form_of(targets)}"
-        return f"Dataset({self.name!r}: {sizes}, inputs {form_of(inputs)}, {task})"
+        return form_of(inputs), form_of(targets)
 
     @property
     def train_images(self) -> Tensor:
@@ -135,6 +141,11 @@ class Dataset:
     def std(self) -> tuple[float, ...]:
         """What each channel of uint8 images is divided by."""
         return self.train.std if isinstance(self.train, StoredRecords) else ()
+
+    def _repr_html_(self) -> str:
+        from feddst.data.notebook import dataset_html
+
+        return dataset_html(self)
 
     @property
     def num_classes(self) -> int:

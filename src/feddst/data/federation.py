@@ -47,6 +47,11 @@ class Federation:
     def __repr__(self) -> str:
         return f"Federation({self.num_clients:,} clients, {self.dataset!r})"
 
+    def _repr_html_(self) -> str:
+        from feddst.data.notebook import federation_html
+
+        return federation_html(self)
+
     @classmethod
     def from_clients(
         cls,

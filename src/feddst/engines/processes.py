@@ -1,7 +1,6 @@
 """The reference engine on several cores: clients shared out to worker processes, with identical results."""
 
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from feddst.core.plan import USUAL
 from feddst.core.registry import known_here
 from feddst.data import Dataset, StoredRecords
 from feddst.engines.base import Engine, EvalTask, Evaluation, Sink, evaluation
+from feddst.engines.pickling import pack_first, packed
 from feddst.engines.reference import CHUNK
 from feddst.engines.worker import Chunk, Load, Request, Setup, receive, send
 from feddst.errors import TrainingError
@@ -27,16 +27,21 @@ from feddst.wire import ClientTask
 
 
 class ProcessEngine(Engine):
-    """Hands each task to the next idle worker. `close` ends the workers; so does the end of this process."""
+    """Hands each task to the next idle worker. `close` ends the workers; so does the end of this process.
+
+    Raises `pickle.PicklingError`, before a worker is started, if workers could not rebuild what they need.
+    """
 
     def __init__(self, module: nn.Module, dataset: Dataset, workers: int, local: LocalTraining = USUAL) -> None:
+        self._pickling, setup = pack_first(Setup(module, _test_part(dataset), known_here(), local))
         self._chunks = torch.split(torch.arange(len(dataset.test)), CHUNK)
         self._workers = [_start() for _ in range(workers)]
         self._idle: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="feddst-worker")
         for worker in self._workers:
             assert worker.stdin is not None
-            send(worker.stdin, Setup(module, _test_part(dataset), known_here(), local))
+            send(worker.stdin, packed(self._pickling, "by-name"))
+            send(worker.stdin, setup)
             self._idle.put(worker)
 
     def run(self, tasks: Sequence[ClientTask], sink: Sink) -> None:
@@ -66,24 +71,16 @@ class ProcessEngine(Engine):
 
     def _whole(self, task: EvalTask) -> Evaluation:
         for worker in self._workers:
-            _exchange(worker, Load(task))
+            _exchange(worker, packed(Load(task), self._pickling))
         chunks: Iterable[Any] = self._threads.map(self._ask, map(Chunk, self._chunks))
         return evaluation(list(chunks))
 
     def _ask(self, request: Request) -> Any:
         worker = self._idle.get()
         try:
-            return _exchange(worker, request)
+            return _exchange(worker, packed(request, self._pickling))
         finally:
             self._idle.put(worker)
-
-
-def can_travel(module: nn.Module) -> bool:
-    """Whether a new process can rebuild this module and our codecs; not if the user's script defines them."""
-    try:
-        return b"__main__" not in pickle.dumps((module, known_here()))
-    except Exception:
-        return False
 
 
 def _test_part(dataset: Dataset) -> Dataset:
@@ -107,7 +104,7 @@ def _start() -> "subprocess.Popen[bytes]":
     )
 
 
-def _exchange(worker: "subprocess.Popen[bytes]", request: Request) -> Any:
+def _exchange(worker: "subprocess.Popen[bytes]", request: bytes) -> Any:
     assert worker.stdin is not None
     assert worker.stdout is not None
     try:

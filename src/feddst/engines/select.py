@@ -6,6 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from contextvars import ContextVar
 from dataclasses import dataclass
+from pickle import PicklingError
 from typing import ClassVar, Literal
 
 import torch
@@ -18,7 +19,7 @@ from feddst.engines.base import Engine
 from feddst.engines.native.chain import read_chain
 from feddst.engines.native.known import refuse_unknown
 from feddst.engines.native.library import why_missing
-from feddst.engines.processes import ProcessEngine, can_travel
+from feddst.engines.processes import ProcessEngine
 from feddst.engines.reference import ReferenceEngine
 from feddst.engines.stacked.engine import StackedEngine
 from feddst.errors import OptionError, UnsupportedModelError
@@ -133,13 +134,16 @@ class Reference(EngineKind):
         device, workers = config.torch_device(), config.workers or cores()
         if device.type == "cuda" or workers == 1:
             return ReferenceEngine(module, dataset, device, local)
-        if not can_travel(module):
-            log.warning(
-                "the model or something registered cannot be rebuilt in worker processes, so one process trains all "
-                "clients: put its class into a module of its own, or set engine.workers to 1 to be spared this line"
+        try:
+            return ProcessEngine(module, dataset, workers, local)
+        except PicklingError as reason:
+            line = (
+                "the model, the data or something registered cannot be rebuilt in worker processes, so one process "
+                "trains all clients: %s. Put its class into a module of its own, or set engine.workers to 1 to be "
+                "spared this line"
             )
+            log.warning(line, reason)
             return ReferenceEngine(module, dataset, device, local)
-        return ProcessEngine(module, dataset, workers, local)
 
 
 @register

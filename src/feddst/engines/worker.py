@@ -1,8 +1,8 @@
 """A worker process: a reference engine behind a pair of pipes.
 
 The parent writes requests to standard input and reads replies from standard output, each a pickle behind its
-length. Both ends are the same program on the same machine, and nothing else can write to the pipes. The
-worker ends when the parent closes the pipe or ends.
+length; before the first request it writes how classes travel. Both ends are the same program on the same machine, and
+nothing else can write to the pipes. The worker ends when the parent closes the pipe or ends.
 """
 
 import os
@@ -20,6 +20,7 @@ from feddst.core import LocalTraining
 from feddst.core.registry import learn
 from feddst.data import Dataset
 from feddst.engines.base import EvalTask
+from feddst.engines.pickling import Pickling, packed
 from feddst.engines.reference import ReferenceEngine
 from feddst.wire import ClientTask
 
@@ -53,9 +54,8 @@ class Chunk:
 Request = Setup | ClientTask | EvalTask | Load | Chunk
 
 
-def send(pipe: IO[bytes], message: Any) -> None:
-    """Write one message."""
-    body = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
+def send(pipe: IO[bytes], body: bytes) -> None:
+    """Write one message, which is packed already."""
     pipe.write(_LENGTH.pack(len(body)))
     pipe.write(body)
     pipe.flush()
@@ -98,6 +98,7 @@ def main() -> None:
     requests, replies = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     try:
+        pickling: Pickling = receive(requests)
         worker = Worker(receive(requests))
         while True:
             request = receive(requests)
@@ -105,6 +106,6 @@ def main() -> None:
                 reply = worker.answer(request)
             except Exception as error:
                 reply = error
-            send(replies, reply)
+            send(replies, packed(reply, pickling))
     except (EOFError, BrokenPipeError):
         os._exit(0)

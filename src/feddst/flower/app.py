@@ -15,7 +15,7 @@ from feddst.flower.memory import partition_of
 from feddst.flower.settings import read_run_config
 from feddst.flower.strategy import Strategy
 from feddst.runtime.config import RunConfig
-from feddst.runtime.session import built_in
+from feddst.runtime.networks import built_in
 
 
 def serve(grid: Grid, context: Context) -> None:
@@ -45,7 +45,7 @@ def worker_of(config: RunConfig, federation: Federation) -> Worker:
             raise FlowerError(f"partition-id must be below data.clients ({federation.num_clients}), got {client}")
         return federation.dataset.train.taken(federation.partition.train[client])
 
-    return Worker(built_in(config, federation), examples, config.engine)
+    return Worker(built_in(config, federation.dataset), examples, config.engine)
 
 
 server_app = ServerApp()

@@ -33,8 +33,9 @@ from feddst.runtime.lines import Lines
 from feddst.runtime.lock import Lock
 from feddst.runtime.loop import SharedRound, Silent, Watcher, play
 from feddst.runtime.metrics import Row
+from feddst.runtime.networks import built_in
 from feddst.runtime.run import Run
-from feddst.runtime.session import built_in, engine_of, open_run, run_directory
+from feddst.runtime.session import engine_of, open_run, run_directory
 from feddst.runtime.storage import RunDirectory, identity_of
 from feddst.runtime.wording import counted, percent
 
@@ -188,7 +189,10 @@ class Strategy(FlowerStrategy):
         validate(flower)
         images: dict[int, int] = {}
         federation = self._federation(config, images)
-        source = built_in(config, federation) if self._model is None else self._model
+        source = self._model
+        if source is None:
+            assert isinstance(federation, Federation)  # an example alone is for a model of one's own
+            source = built_in(config, federation.dataset)
         module = copy.deepcopy(make_module(source, config.seed)).cpu()
         if arrays:
             module.load_state_dict(arrays.to_torch_state_dict())

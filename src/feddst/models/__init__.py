@@ -12,6 +12,7 @@ from feddst.models.federable import (
     outputs_for,
     persistent_buffers,
     prunable_layers,
+    sparse_reasons,
 )
 from feddst.models.flops import forward_flops, multiply_adds, training_flops
 
@@ -30,5 +31,6 @@ __all__ = [
     "outputs_for",
     "persistent_buffers",
     "prunable_layers",
+    "sparse_reasons",
     "training_flops",
 ]

@@ -18,7 +18,9 @@ class ModelConfig:
     )
     prunable: tuple[str, ...] = option(
         (),
-        "parameters that may be pruned, by name or pattern (fc*.weight); none: those of convolution, linear, recurrent "
-        "and attention layers",
+        "parameters that may be pruned, by name, pattern (fc*.weight) or class of layer (LSTM, Embedding); none: those "
+        "of convolution, linear, recurrent and attention layers",
     )
-    dense: tuple[str, ...] = option((), "prunable parameters to keep dense all the same, by name or pattern")
+    dense: tuple[str, ...] = option(
+        (), "prunable parameters to keep dense all the same, by name, pattern or class of layer"
+    )

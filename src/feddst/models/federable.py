@@ -14,7 +14,7 @@ from feddst.core.model import InitialModel, Layer, biases_beside
 from feddst.core.tensors import Tensors
 from feddst.errors import ModelError
 from feddst.models.dry import dry_forward
-from feddst.models.matrices import matrices
+from feddst.models.matrices import EMBEDDINGS, Matrix, first_names, kinds, matrices
 
 VECTOR = "a bias or other vector"
 OF_A_NORM = "part of a norm"
@@ -22,6 +22,7 @@ FROZEN = "frozen"
 NAMED = "named by model.dense"
 UNNAMED = "not named by model.prunable"
 NO_MATRIX = "of no convolution, linear, recurrent or attention layer"
+EMBEDDED = "an embedding, which model.prunable may name"
 """Why parameters stay dense."""
 
 ModuleSource = nn.Module | Callable[[], nn.Module]
@@ -74,9 +75,8 @@ def prunable_layers(module: nn.Module, prunable: Sequence[str] = (), dense: Sequ
 
     A frozen weight has no gradient, by which most methods judge weights.
     """
-    params = dict(module.named_parameters())
-    known = {matrix.name: matrix for matrix in matrices(module)}
-    names = _matching(params, prunable, "model.prunable") if prunable else set(known)
+    params, known = dict(module.named_parameters()), _known(module)
+    names = _matching(module, prunable, "model.prunable") if prunable else set(known) - _embedded(module)
     never = _never_masked(module, params)
     for name in prunable:
         if name in never:
@@ -84,7 +84,7 @@ def prunable_layers(module: nn.Module, prunable: Sequence[str] = (), dense: Sequ
     frozen = {name for name, value in params.items() if not value.requires_grad}
     if prunable and names & frozen:
         raise ModelError(f"model.prunable names {min(names & frozen)}, which is frozen (requires_grad is False)")
-    names -= never | frozen | _matching(params, dense, "model.dense")
+    names -= never | frozen | _matching(module, dense, "model.dense")
     return tuple(
         Layer(name, tuple(value.shape), biases_beside(params, name), known[name].stacked if name in known else 1)
         for name, value in params.items()
@@ -97,7 +97,8 @@ def dense_reasons(module: nn.Module, prunable: Sequence[str] = (), dense: Sequen
     params = dict(module.named_parameters())
     layers = {layer.name for layer in prunable_layers(module, prunable, dense)}
     others = {name: value for name, value in params.items() if name not in layers}
-    named, norms = _matching(params, dense, "model.dense"), _of_norms(module, params)
+    named, norms = _matching(module, dense, "model.dense"), _of_norms(module, params)
+    embedded, shared = _embedded(module), _shared(module)
 
     def reason(name: str, value: nn.Parameter) -> str:
         if name in norms:
@@ -108,9 +109,26 @@ def dense_reasons(module: nn.Module, prunable: Sequence[str] = (), dense: Sequen
             return FROZEN
         if name in named:
             return NAMED
-        return UNNAMED if prunable else NO_MATRIX
+        if prunable:
+            return UNNAMED
+        return EMBEDDED if name in embedded else NO_MATRIX
 
-    return {name: reason(name, value) for name, value in others.items()}
+    return {name: reason(name, value) + shared.get(name, "") for name, value in others.items()}
+
+
+def sparse_reasons(module: nn.Module, prunable: Sequence[str] = (), dense: Sequence[str] = ()) -> dict[str, str]:
+    """Why each layer that `prunable_layers` finds is prunable, by name: the class of its layer, or the user's choice.
+
+    A layer of several stacked matrices says so: they share one mask.
+    """
+    known, shared = _known(module), _shared(module)
+
+    def reason(name: str, stacked: int) -> str:
+        several = f", {stacked} matrices in one" if stacked > 1 else ""
+        what = "named by model.prunable" if name not in known or prunable else known[name].layer
+        return what + several + shared.get(name, "")
+
+    return {layer.name: reason(layer.name, layer.stacked) for layer in prunable_layers(module, prunable, dense)}
 
 
 def load(module: nn.Module, params: Tensors, buffers: Tensors) -> None:
@@ -138,11 +156,36 @@ def _of_norms(module: nn.Module, params: Iterable[str]) -> set[str]:
     return {name for name in params if name.rpartition(".")[0] in norms}
 
 
-def _matching(params: dict[str, nn.Parameter], patterns: Sequence[str], option: str) -> set[str]:
+def _known(module: nn.Module) -> dict[str, Matrix]:
+    """The matrices by name; of those that layers share, the first."""
+    return {matrix.name: matrix for matrix in reversed(matrices(module))}
+
+
+def _embedded(module: nn.Module) -> set[str]:
+    """The parameters in which something is looked up."""
+    first = first_names(module)
+    layers = [(name, child) for name, child in module.named_modules() if isinstance(child, EMBEDDINGS)]
+    return {first[f"{name}.weight" if name else "weight"] for name, _ in layers}
+
+
+def _shared(module: nn.Module) -> dict[str, str]:
+    """What to add about parameters that have several names."""
+    others: dict[str, list[str]] = {}
+    for name, first in first_names(module).items():
+        if name != first:
+            others.setdefault(first, []).append(name)
+    return {first: f"; shared with {', '.join(names)}" for first, names in others.items()}
+
+
+def _matching(module: nn.Module, patterns: Sequence[str], option: str) -> set[str]:
+    """The parameters that patterns name: by any of their names, by their module's, or by the class of their layer."""
+    first, classes = first_names(module), kinds(module)
     found: set[str] = set()
     for pattern in patterns:
-        hits = set(fnmatch.filter(params, pattern)) | set(fnmatch.filter(params, pattern + ".weight"))
+        names = {*fnmatch.filter(first, pattern), *fnmatch.filter(first, pattern + ".weight")}
+        hits = {first[name] for name in names} | {name for name in classes if pattern in classes[name]}
         if not hits:
-            raise ModelError(f"{option} names {pattern!r}, but the model's parameters are {', '.join(params)}")
+            known = ", ".join(name for name, _ in module.named_parameters())
+            raise ModelError(f"{option} names {pattern!r}, but the model's parameters are {known}")
         found |= hits
     return found

@@ -14,8 +14,8 @@ from feddst import __version__
 from feddst.errors import CheckpointError
 from feddst.report.content import content
 from feddst.report.sources import Paths, as_paths
+from feddst.runtime.shown import COLOURS
 from feddst.runtime.storage import write_atomically
-from feddst.studies.plots import COLOURS
 
 MARKER = '<meta name="generator" content="feddst report'
 """Marks a report as ours, which may be replaced."""

@@ -19,8 +19,9 @@ from feddst.report.entries import Entry
 from feddst.report.life import MaskLife, mask_life
 from feddst.report.sources import Paths, as_paths
 from feddst.report.traffic import traffic
+from feddst.runtime.shown import COLOURS
 from feddst.runtime.storage import write_atomically
-from feddst.studies.plots import COLOURS, STYLES, Band
+from feddst.studies.plots import STYLES, Band
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,28 +6,35 @@ from dataclasses import dataclass, replace
 import torch
 
 from feddst.core import Layer, ServerState, count_active, objective_of
+from feddst.core.batches import form_of
 from feddst.core.model import LayerTimes
+from feddst.data import Dataset, Federation
 from feddst.data.sizes import Sizes, sizes_of
+from feddst.engines.explain import explain_engine
 from feddst.methods import Method, Sprout
 from feddst.models import (
+    ModuleSource,
     check_fit,
     dense_reasons,
     forward_flops,
     initial_model,
     make_module,
     multiply_adds,
-    network,
-    network_name,
+    sparse_reasons,
 )
+from feddst.notebook import aligned, table_html
+from feddst.options import updated
+from feddst.runtime.anatomy_table import closing, shape_words, table
 from feddst.runtime.config import RunConfig, make_method, with_pins
+from feddst.runtime.networks import built_in, built_in_name
 
 
 @dataclass(frozen=True)
 class Part:
-    """A parameter; `kept` counts its values that are not masked.
+    """A parameter; `kept` counts its values that are not masked, `budget` how many the method means to keep.
 
-    `dense` says why it is not sparse, and is empty if it is. `multiply_adds` are those of one forward pass for one
-    image without a mask; None where they are not counted, as for biases.
+    `dense` says why it is not sparse, and is empty if it is; then `why` says why it may be. `multiply_adds` are those
+    of one forward pass for one image without a mask; None where they are not counted, as for biases.
     """
 
     name: str
@@ -36,6 +43,8 @@ class Part:
     kept: int
     dense: str
     multiply_adds: int | None
+    budget: int | None = None
+    why: str = ""
 
     @property
     def density(self) -> float:
@@ -48,14 +57,26 @@ class Part:
         return None if self.multiply_adds is None else round(self.multiply_adds * self.density)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Anatomy:
-    """A network and its parts. `notes` say what its method will still change."""
+    """A network and its parts. `notes` say what its method will still change.
+
+    `engine` is the one that trains it; if it is not the one that was asked for, `reasons` say why.
+    """
 
     network: str
     sizes: Sizes
     parts: tuple[Part, ...]
     notes: tuple[str, ...] = ()
+    title: str = ""
+    engine: str = ""
+    reasons: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return "\n".join([self.title, *aligned(table(self)), *closing(self)])
+
+    def _repr_html_(self) -> str:
+        return table_html(table(self), self.title, closing(self))
 
     @property
     def size(self) -> int:
@@ -66,6 +87,12 @@ class Anatomy:
     def kept(self) -> int:
         """Weights and biases that are not masked."""
         return sum(part.kept for part in self.parts)
+
+    @property
+    def budget(self) -> int | None:
+        """How many weights the method means to keep; None if it has no budgets."""
+        budgets = [part.budget for part in self.parts if part.budget is not None]
+        return sum(budgets) if budgets else None
 
     @property
     def multiply_adds(self) -> int:
@@ -89,20 +116,24 @@ class Anatomy:
         return forward_flops(counts, {part.name: part.density for part in self.parts})
 
 
-def anatomy_of(config: RunConfig) -> Anatomy:
+def anatomy_of(
+    config: RunConfig, model: ModuleSource | None = None, data: Dataset | Federation | None = None
+) -> Anatomy:
     """The network of a run before its first round. Nothing is trained, measured or downloaded for this."""
     config = with_pins(config)
-    wanted, sizes = config.model, sizes_of(config.data)
-    module = make_module(lambda: network(wanted, sizes.shape, sizes.classes), config.seed)
-    example = torch.zeros(1, *sizes.shape)
-    check_fit(module, example, None, objective_of(config.local), sizes.classes)
-    model = initial_model(module, prunable=wanted.prunable, dense=wanted.dense)
+    wanted = config.model
+    dataset = _dataset(config, data)
+    example = dataset.example()
+    module = make_module(built_in(config, dataset) if model is None else model, config.seed)
+    check_fit(module, example, None, objective_of(config.local), dataset.num_classes)
+    initial = initial_model(module, prunable=wanted.prunable, dense=wanted.dense)
     method = make_method(config)
     # PruneFL would measure times for its later masks: the first does not depend on them.
-    equal = LayerTimes({layer.name: 1.0 for layer in model.layers})
-    state = method.init(replace(model, layer_times=lambda basis: equal), config.seed)
+    equal = LayerTimes({layer.name: 1.0 for layer in initial.layers})
+    state = method.init(replace(initial, layer_times=lambda basis: equal), config.seed)
     active = count_active(state.masks)
-    reasons = dense_reasons(module, wanted.prunable, wanted.dense) | _unmasked(method, state, model.layers)
+    reasons = dense_reasons(module, wanted.prunable, wanted.dense) | _unmasked(method, state, initial.layers)
+    why = sparse_reasons(module, wanted.prunable, wanted.dense)
     counts = multiply_adds(module, example)
     parts = tuple(
         Part(
@@ -112,11 +143,49 @@ def anatomy_of(config: RunConfig) -> Anatomy:
             active.get(name, value.numel()),
             reasons.get(name, ""),
             counts.get(name),
+            state.budgets.get(name),
+            why.get(name, ""),
         )
-        for name, value in model.params.items()
+        for name, value in initial.params.items()
     )
-    name = network_name(wanted, sizes.shape, sizes.classes)
-    return Anatomy(name, sizes, parts, tuple(_notes(method, state, model.layers)))
+    name = built_in_name(config, dataset) if model is None else type(module).__name__
+    task = f"{dataset.num_classes} classes" if dataset.classes else f"targets {form_of(dataset.train.some_targets)}"
+    title = (
+        f"{name}, as {config.method} begins with it (seed {config.seed}): inputs {shape_words(dataset.input_shape)}, "
+        f"{task} ({config.data.dataset if data is None else dataset.name})"
+    )
+    plan = method.plan(state, 0)
+    engine, because = explain_engine(config.engine, module, dataset, plan, config.aggregator.kind)
+    notes = tuple(_notes(method, state, initial.layers))
+    return Anatomy(name, Sizes(dataset.input_shape, dataset.num_classes), parts, notes, title, engine, tuple(because))
+
+
+def describe_model(
+    config: RunConfig | None = None,
+    *,
+    model: ModuleSource | None = None,
+    data: Dataset | Federation | None = None,
+) -> Anatomy:
+    """The network that `feddst.run` would train with the same arguments, parameter by parameter; nothing is trained.
+
+    `print` shows a table: what each parameter keeps and costs, whether it is sparse and why, and the engine that will
+    train it. `model` and `data` are as for `run`; your own `data` takes the place of what `config.data` names.
+    """
+    config = config or RunConfig()
+    if isinstance(data, Federation):
+        config = updated(config, {"data.clients": data.num_clients})
+    config.check()
+    return anatomy_of(config, model, data)
+
+
+def _dataset(config: RunConfig, data: Dataset | Federation | None) -> Dataset:
+    """The data, or zeros of the same sizes in place of what need not be loaded."""
+    if data is not None:
+        return data.dataset if isinstance(data, Federation) else data
+    sizes = sizes_of(config.data)
+    images, labels = torch.zeros(1, *sizes.shape), torch.zeros(1, dtype=torch.int64)
+    classes = tuple(str(label) for label in range(sizes.classes))
+    return Dataset.from_arrays((images, labels), (images, labels), classes=classes)
 
 
 def _unmasked(method: Method, state: ServerState, layers: Sequence[Layer]) -> dict[str, str]:

@@ -15,6 +15,7 @@ from feddst.core import (
     AGGREGATORS,
     ClientPlan,
     ClientState,
+    Metric,
     Objective,
     ServerState,
     Tensors,
@@ -141,6 +142,11 @@ class Run:
     def name(self) -> str:
         """How this run is called on screen."""
         return f"{self.config.method}, seed {self.config.seed}"
+
+    @property
+    def metrics(self) -> Sequence[Metric]:
+        """What models are judged by; the run goes by the first."""
+        return self._evaluator.metrics
 
     @property
     def densities(self) -> Densities:

@@ -5,37 +5,44 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from feddst.clients.optimizers import optimizer_named
-from feddst.core import OBJECTIVES, ClientOptimizer, Masks, Metric, Objective, objective_of
-from feddst.core.batches import tensors_of
+from feddst.core import OBJECTIVES, ClientOptimizer, Masks, Metric, Objective
 from feddst.data import Dataset, Federation, RemoteFederation, clients_of
 from feddst.data.adapters import Source
 from feddst.engines import Engine, make_engine
 from feddst.errors import CheckpointError, DataError, OptionError
-from feddst.models import ModuleSource, make_module, network, outputs_for
+from feddst.models import ModuleSource, make_module, outputs_for
 from feddst.models import load as load_weights
+from feddst.notebook import in_lines
 from feddst.objectives import WithMetrics, objective_from
 from feddst.options import updated
+from feddst.runtime.bars import usual_display
 from feddst.runtime.config import RunConfig
 from feddst.runtime.ema import result_of
-from feddst.runtime.lines import Lines
 from feddst.runtime.lock import locked
 from feddst.runtime.loop import Watcher, play
 from feddst.runtime.metrics import Row, Summary
+from feddst.runtime.networks import built_in
 from feddst.runtime.run import Run
+from feddst.runtime.several import Several, check_callbacks
+from feddst.runtime.shown import Against, as_html, facts_of, frame_of, plot_of
 from feddst.runtime.storage import RunDirectory
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
 
 Loss: TypeAlias = Callable[[Any, Any], Tensor] | Objective
 Metrics: TypeAlias = Mapping[str, Callable[[Any, Any], Any] | Metric] | Sequence[Metric]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """The result of a run. `finished` is False if it was stopped early; then it can be resumed."""
 
@@ -48,10 +55,18 @@ class Result:
     finished: bool
 
     def __repr__(self) -> str:
-        state = "finished" if self.finished else "stopped early"
-        figures = f"best {self.summary.best:.1%}, final {self.summary.final:.1%}"
-        where = f", in {self.path}" if self.path else ""
-        return f"Result({self.config.method}: {len(self.rows)} rounds, {state}, {figures}{where})"
+        return in_lines(*facts_of(self))
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
+
+    def to_pandas(self) -> "DataFrame":
+        """The rows as a table with the columns of `metrics.jsonl`, by round."""
+        return frame_of(self.rows)
+
+    def plot(self, *, against: Against = "upload", axes: "Axes | None" = None) -> "Axes":
+        """A picture of the score against MiB uploaded or `"round"`, on axes of its own if none are given."""
+        return plot_of(self, against, axes)
 
 
 def run(
@@ -65,6 +80,7 @@ def run(
     out: str | Path | None = None,
     resume: bool = False,
     watcher: Watcher | None = None,
+    callbacks: Sequence[Watcher] = (),
 ) -> Result:
     """Run one method and return the trained model with its metrics.
 
@@ -78,9 +94,11 @@ def run(
     what clients step with instead of `local.optimizer`: a class of `torch.optim`, or a `functools.partial` that gives
     it constants. All three are registered under names that the config then has.
 
-    With `out`, everything is written to that directory; `resume` goes on with the run in it. `watcher` hears of every
-    round; without one, each evaluation is a line on standard error.
+    With `out`, everything is written to that directory; `resume` goes on with the run in it. `callbacks` hear of every
+    round, and may end the run. What is shown meanwhile is a line on standard error for each evaluation, in a notebook a
+    bar; with a `watcher`, what that shows.
     """
+    check_callbacks(callbacks)
     config, data = _checked_types(config, data)
     config = with_objective(config, loss, metrics)
     if isinstance(data, Federation):
@@ -89,12 +107,13 @@ def run(
         config = updated(config, {"local.optimizer": optimizer_named(optimizer)})
     config.check()
     directory = run_directory(out, config, resume)
-    with locked(None if directory is None else directory.path):
+    ours = [usual_display(), *callbacks] if watcher is None else callbacks
+    with locked(None if directory is None else directory.path), Several(*ours, guest=watcher) as called:
         federation = clients_of(config.data, config.seed, data)
         resolve_metrics(config, federation, model)
         one, module = open_run(config, federation, model, directory, resume)
         with closing(engine_of(config, module, federation.dataset)) as engine:
-            finished = play([one], engine, watcher or Lines())
+            finished = play([one], engine, called)
     found = result_of(one.state)
     load_weights(module, found.params, found.buffers)
     path = directory.path if directory is not None else None
@@ -123,7 +142,7 @@ def resolve_metrics(config: RunConfig, federation: Federation, model: ModuleSour
     if not isinstance(objective, WithMetrics):
         return
     two = federation.dataset.test.read(np.arange(2) % len(federation.dataset.test))
-    module = make_module(built_in(config, federation) if model is None else model, config.seed)
+    module = make_module(built_in(config, federation.dataset) if model is None else model, config.seed)
     OBJECTIVES[objective.name] = objective.resolved(outputs_for(module, two.inputs), two.targets)
 
 
@@ -170,8 +189,10 @@ def open_run(
 
     `untrusted` and `spare` are for clients on machines of their own, as `Run` says.
     """
-    source = built_in(config, federation) if model is None else model
-    module = copy.deepcopy(make_module(source, config.seed)).cpu()
+    if model is None:
+        assert isinstance(federation, Federation)  # a server without data has a model of its own
+        model = built_in(config, federation.dataset)
+    module = copy.deepcopy(make_module(model, config.seed)).cpu()
     one = Run(config, federation, module, directory, untrusted=untrusted, spare=spare)
     if directory is not None and resume:
         one.resume()
@@ -183,14 +204,3 @@ def open_run(
         directory.create(one.config)
         one.save()
     return one, module
-
-
-def built_in(config: RunConfig, federation: Federation | RemoteFederation) -> ModuleSource:
-    """The network that a config names, for data like these."""
-    shape = tuple(tensors_of(federation.example)[0].shape[1:])
-    outputs = federation.num_classes
-    if isinstance(federation, Federation):
-        objective, targets = objective_of(config.local), federation.dataset.train.some_targets
-        objective.check_targets(targets, outputs)
-        outputs = objective.outputs_for(targets, outputs)
-    return lambda: network(config.model, shape, outputs)

@@ -1,5 +1,6 @@
 """Carrying out a comparison: one run after another, the finished ones skipped, the others resumed."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -7,7 +8,9 @@ from typing import Protocol
 from feddst.data import DataConfig, Dataset, Federation, load
 from feddst.errors import OptionError
 from feddst.models import ModuleSource
+from feddst.notebook import in_notebook
 from feddst.options import updated
+from feddst.runtime.bars import Bars
 from feddst.runtime.config import RunConfig
 from feddst.runtime.lines import Lines
 from feddst.runtime.lock import locked
@@ -15,6 +18,7 @@ from feddst.runtime.loop import Watcher
 from feddst.runtime.metrics import Row
 from feddst.runtime.run import Run
 from feddst.runtime.session import run
+from feddst.runtime.several import Several, check_callbacks
 from feddst.runtime.storage import RunDirectory, Standing
 from feddst.studies.comparison import CompareConfig, Comparison, Curve, Entry
 from feddst.studies.reports import begin, refuse_foreign, write_reports
@@ -41,8 +45,8 @@ class CompareWatcher(Watcher, Protocol):
         ...
 
 
-class ComparisonLines(Lines):
-    """One line for each evaluation of each run, with the run's name in the comparison."""
+class _Turns(Lines):
+    """Tells runs apart by their names in the comparison."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,6 +62,14 @@ class ComparisonLines(Lines):
         return f"{turn.entry.label}, seed {turn.seed}"
 
 
+class ComparisonLines(_Turns):
+    """One line for each evaluation of each run, with the run's name in the comparison."""
+
+
+class ComparisonBars(_Turns, Bars):
+    """In a notebook, one bar for each run with that name."""
+
+
 def compare(
     config: CompareConfig | None = None,
     *,
@@ -65,22 +77,33 @@ def compare(
     model: ModuleSource | None = None,
     data: Dataset | Federation | None = None,
     watcher: CompareWatcher | None = None,
+    callbacks: Sequence[Watcher] = (),
 ) -> Comparison:
     """Run every method with every seed, each into its own directory under `out`, and compare them.
 
     All runs of a seed have the same partition and initial weights. Called again with the same `out`, it skips
-    runs that are finished and goes on with the others. `model` and `data` are as for `run`.
+    runs that are finished and goes on with the others. `model`, `data` and `callbacks` are as for `run`; a callback
+    with `turn` hears whose turn it is.
     """
     if config is not None and not isinstance(config, CompareConfig):
         raise OptionError(f"config must be a CompareConfig, got {type(config).__name__}; a run's goes in as its base")
+    check_callbacks(callbacks)
+    for callback in callbacks:
+        if getattr(callback, "ends_runs", False):
+            raise OptionError(
+                f"callbacks: {type(callback).__name__} would end the comparison with the first run that it ends; "
+                "use it with feddst.run"
+            )
     config = config or CompareConfig()
     if isinstance(data, Federation):
         config = replace(config, base=updated(config.base, {"data.clients": data.num_clients}))
     config.check()
     path = Path(out)
     refuse_foreign(path, config)
-    with locked(path):
-        return _compare(config, path, model, data, watcher or ComparisonLines())
+    usual = ComparisonBars() if in_notebook() else ComparisonLines()
+    ours = [usual, *callbacks] if watcher is None else callbacks
+    with locked(path), Several(*ours, guest=watcher) as called:
+        return _compare(config, path, model, data, called)
 
 
 def _compare(

@@ -3,14 +3,18 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from feddst.core.keys import LARGEST_SEED
 from feddst.errors import OptionError
+from feddst.notebook import aligned, table_html
 from feddst.options import Option, check_list, flatten, hint, option, options_of, updated
 from feddst.runtime.config import RunConfig, config_of, method_named, refuse_ineffective
 from feddst.runtime.metrics import GIB, Accounting, Row, Scored, best_under
 from feddst.runtime.old_names import METHODS, OPTIONS, Former
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 S = TypeVar("S", bound=Scored)
 
@@ -113,7 +117,7 @@ class Curve(Generic[S]):
         return self.cap_gib < cap_gib and self.uploaded <= cap_gib * GIB
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """The curves so far, in the order in which they were run; `finished` is False if some are missing.
 
@@ -129,9 +133,26 @@ class Comparison:
     reproducible: bool = True
 
     def __repr__(self) -> str:
+        from feddst.studies.tables import table
+
+        return "\n".join([self._title, *(f"  {line}" for line in aligned(table(self)))])
+
+    def _repr_html_(self) -> str:
+        from feddst.studies.tables import notes, table
+
+        return table_html(table(self), self._title, notes(self))
+
+    def plot(self) -> "Axes":
+        """A picture of accuracy against upload, with a line for each method."""
+        from feddst.studies.plots import plot
+
+        return plot(self)
+
+    @property
+    def _title(self) -> str:
         seeds = ", ".join(map(str, self.config.seeds))
         state = "finished" if self.finished else "stopped early"
-        return f"Comparison({', '.join(self.config.methods)}: seeds {seeds}, {state}, in {self.path})"
+        return f"Comparison on {self.data}, seeds {seeds}: {state}, in {self.path}"
 
     def of(self, label: str) -> list[Curve[Row]]:
         """The curves of one entry, one a seed."""

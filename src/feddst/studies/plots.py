@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddst.runtime.metrics import MIB, Accounting
+from feddst.runtime.shown import COLOURS, FEW_POINTS, new_axes, tidy
 from feddst.runtime.storage import write_atomically
 from feddst.runtime.wording import WAYS
 from feddst.studies.comparison import Comparison, Curve, S
@@ -20,13 +21,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C5A2B", "#7B4FB5")
-"""Okabe and Ito's palette, which colour-blind readers can tell apart, with a brown and a purple in place of its yellow,
-which is too faint for lines: no table of the paper has more rows than there are colours."""
 STYLES = {"-": "", "--": " (dashed)", ":": " (dotted)", "-.": " (dashes and dots)"}
 """Line styles, and what the names of their lines end with."""
 GREY = "#8a8a8a"
-FEW_POINTS = 30
 LABEL_GAP = 0.05
 APART = 0.02
 """Seeds whose uploads in a round differ by more than this share of the largest are compared by upload."""
@@ -64,17 +61,28 @@ class Picture:
 
 def accuracy_against_upload(comparison: Comparison, path: Path) -> None:
     """Write a PNG: for each entry the mean accuracy over seeds, with a band of their spread."""
+    draw(picture_of(comparison), path)
+
+
+def plot(comparison: Comparison) -> "Axes":
+    """The same picture on axes that a notebook or `matplotlib.pyplot.show` shows."""
+    axes = new_axes()
+    _draw(axes, picture_of(comparison))
+    return axes
+
+
+def picture_of(comparison: Comparison) -> Picture:
+    """What is drawn of a comparison; entries without a run yet have no line."""
     config, seeds = comparison.config, len(comparison.config.seeds)
     spread = spread_in_words(seeds) if seeds > 1 else f"seed {config.seeds[0]}"
     lines = [(label, band(comparison.of(label))) for label in config.methods]
-    picture = Picture(f"{comparison.data}, {spread}", lines, config.base.accounting, config.caps, seeds > 1)
-    draw(picture, path)
+    return Picture(f"{comparison.data}, {spread}", lines, config.base.accounting, config.caps, seeds > 1)
 
 
 def draw(picture: Picture, path: Path) -> None:
     """Write the picture as a PNG."""
     figure = new_figure(label for label, line in picture.lines if len(line.mean))
-    _draw(figure, picture)
+    _draw(figure.add_subplot(), picture)
     save_png(figure, path)
 
 
@@ -138,8 +146,7 @@ def spread_in_words(seeds: int) -> str:
     return f"mean and {'middle half' if seeds >= MANY_SEEDS else 'range'} of {seeds} seeds"
 
 
-def _draw(figure: "Figure", picture: Picture) -> None:
-    axes = figure.add_subplot()
+def _draw(axes: "Axes", picture: Picture) -> None:
     ends: list[tuple[float, str, str]] = []
     looks = looks_of(label for label, _ in picture.lines)
     for (_, line), (label, style, colour) in zip(picture.lines, looks, strict=True):
@@ -158,16 +165,6 @@ def looks_of(names: Iterable[str]) -> Iterator[tuple[str, str, str]]:
     """What to call each line, its style and its colour: lines after the last colour say how they are drawn."""
     for name, (style, colour) in zip(names, cycle(product(STYLES, COLOURS)), strict=False):  # looks have no end
         yield name + STYLES[style], style, colour
-
-
-def tidy(axes: "Axes", title: str) -> None:
-    """What all pictures here share: percentages upwards, few lines, the title at the left."""
-    axes.set_ylabel("mean client accuracy [%]")
-    axes.margins(y=0.08)
-    axes.grid(axis="y", color="#e6e6e6", linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.set_title(title, loc="left", fontsize=10, pad=20)
 
 
 def _set_up(axes: "Axes", picture: Picture) -> None:

@@ -5,8 +5,8 @@ from statistics import mean
 
 import numpy as np
 
+from feddst.runtime.shown import COLOURS, tidy
 from feddst.studies.plots import (
-    COLOURS,
     Picture,
     band,
     draw,
@@ -15,7 +15,6 @@ from feddst.studies.plots import (
     save_png,
     spread_in_words,
     spread_of,
-    tidy,
 )
 from feddst.studies.reproduce.record import Record
 from feddst.studies.reproduce.table import settings
