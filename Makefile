@@ -26,6 +26,11 @@ lint: $(READY) ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Two processes on two cores: in each PyTorch has one thread, as several would wait for one another's cores. Tests start
+# many a Python, which reads what the first one compiled, even where the environment forbids to keep it.
+test: export OMP_NUM_THREADS = 1
+test: export PYTHONDONTWRITEBYTECODE =
+
 # In a browser too where there is one.
 test: lint ## lint, then all tests but those of test-flower
 	$(BIN)/python -m pytest --numprocesses 2 -m '$(if $(CHROMIUM),not deployment,not deployment and not browser)'

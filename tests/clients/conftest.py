@@ -40,6 +40,10 @@ def module() -> nn.Sequential:
 
 @pytest.fixture
 def dataset() -> Dataset:
+    return some_images()
+
+
+def some_images() -> Dataset:
     draws = torch.Generator().manual_seed(2)
     images = torch.randn(1300, 1, 8, 8, generator=draws)
     labels = torch.randint(0, 4, (1300,), generator=draws)

@@ -1,6 +1,5 @@
 """From options to data."""
 
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -96,13 +95,3 @@ def test_images_are_held_out_as_the_config_says_or_not_at_all(has: int, asked: i
 
 def test_federate_loads_what_is_named() -> None:
     assert federate(DataConfig(clients=3), 1).class_counts().sum() == 3 * 40
-
-
-def test_the_package_imports_with_torch_and_numpy_alone() -> None:
-    program = (
-        "import sys\n"
-        "for name in ('pooch', 'PIL', 'matplotlib', 'rich', 'safetensors'): sys.modules[name] = None\n"
-        "import feddst.data, feddst.data.show\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -56,7 +57,7 @@ def test_the_program_finds_all_that_is_installed(code_page: Callable[[str], Any]
     [
         ("broken_plugin", "raise RuntimeError('not today')", "RuntimeError: not today"),
         ("leaving_plugin", "raise SystemExit('not here')", "SystemExit: not here"),
-        ("no-module", "", "AttributeError: "),
+        ("no-module", "", r"(AttributeError|ValueError): "),  # the second where importlib_metadata has been imported
     ],
 )
 def test_a_plugin_that_fails_is_named_and_left_out(
@@ -70,7 +71,7 @@ def test_a_plugin_that_fails_is_named_and_left_out(
     with caplog.at_level(logging.WARNING):
         load_plugins()
     [message] = [record.getMessage() for record in caplog.records]
-    assert message.startswith(f"plugin broken ({module}) is left out: {reason}")
+    assert re.match(rf"plugin broken \({module}\) is left out: {reason}", message)
 
 
 @pytest.mark.usefixtures("tiny_mnist")

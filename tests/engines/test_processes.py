@@ -22,13 +22,16 @@ from feddst.methods import FedAvgM, FedDST
 from feddst.sparsity import Sparsity, Timetable
 from feddst.wire import ClientTask, WireConfig
 
+from ..clients.conftest import some_images, tiny_network
+
 TaskMaker = Callable[..., ClientTask]
 LOCAL = LocalTraining(epochs=2, batch=8, lr=0.1)
 
 
-@pytest.fixture
-def engine(module: nn.Sequential, dataset: Dataset) -> Iterator[ProcessEngine]:
-    with closing(ProcessEngine(module, dataset, workers=2)) as processes:
+@pytest.fixture(scope="module")
+def engine() -> Iterator[ProcessEngine]:
+    """One for all tests, as its workers take seconds to start."""
+    with closing(ProcessEngine(tiny_network(), some_images(), workers=2)) as processes:
         yield processes
 
 
@@ -71,11 +74,11 @@ def test_errors_come_through(engine: ProcessEngine, task: TaskMaker) -> None:
     assert len(results_of(engine, [task(FedAvgM(local=LOCAL))])) == 1
 
 
-def test_a_dead_worker_is_an_error_and_not_a_hang(engine: ProcessEngine, task: TaskMaker) -> None:
-    for worker in engine._workers:
-        worker.send_signal(signal.SIGKILL)
-    with pytest.raises(TrainingError, match="worker process ended unexpectedly with code -9"):
-        results_of(engine, [task(FedAvgM(local=LOCAL))])
+def test_a_dead_worker_is_an_error_and_not_a_hang(module: nn.Sequential, dataset: Dataset, task: TaskMaker) -> None:
+    with closing(ProcessEngine(module, dataset, workers=1)) as engine:
+        engine._workers[0].send_signal(signal.SIGKILL)
+        with pytest.raises(TrainingError, match="worker process ended unexpectedly with code -9"):
+            results_of(engine, [task(FedAvgM(local=LOCAL))])
 
 
 SCRIPT = """

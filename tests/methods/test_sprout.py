@@ -411,11 +411,11 @@ def test_clients_send_no_masks(digits: Dataset, kind: str, where: str) -> None:
     config = feddst.configure(
         method="sprout",
         rounds=6,
-        data={"clients": 4},
+        data={"clients": 4, "images_per_class": 5},
         cohort={"size": 2},
         local={"epochs": 1},
         sprout={"start": 0.95, "begin": 1, "end": 5, "every": 2, "where": where},
-        engine={"kind": kind},
+        engine={"kind": kind, "workers": 1},
     )
     result = feddst.run(config, data=digits)
     assert [row.upload_mask_bytes for row in result.rows] == [0] * 6

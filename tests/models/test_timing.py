@@ -1,6 +1,7 @@
 """Layer times are positive and finite, found without a trace, and refused where a layer is never called."""
 
 import math
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -41,16 +42,25 @@ def test_measured_times_are_positive_and_finite() -> None:
     assert times.constant >= 0
 
 
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("two_threads")
 def test_measuring_leaves_no_trace() -> None:
     module = small_network().eval()
     before = {name: value.clone() for name, value in module.state_dict().items()}
-    threads, draws = torch.get_num_threads(), torch.random.get_rng_state()
+    draws = torch.random.get_rng_state()
     layer_times(module, EXAMPLE, 8, prunable_layers(module), "measured")
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
     assert all(value.grad is None for value in module.parameters())
     assert not any(child._forward_pre_hooks for child in module.modules())
     assert not module.training
-    assert torch.get_num_threads() == threads
+    assert torch.get_num_threads() == 2
     assert torch.equal(torch.random.get_rng_state(), draws)
 
 

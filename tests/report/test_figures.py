@@ -27,11 +27,12 @@ def test_figures_are_drawn_and_replaced_the_same(comparison: Path, format: modul
     assert [path.read_bytes() for path in write_figures([comparison], format=format)] == before
 
 
-def test_a_figure_is_a_column_wide_and_carries_truetype_fonts(comparison: Path, tmp_path: Path) -> None:
-    pdf = write_figures([comparison], tmp_path / "pdf", "pdf")[0].read_bytes()
+def test_a_figure_is_a_column_wide_and_carries_truetype_fonts(make_run: MakeRun, tmp_path: Path) -> None:
+    run = make_run("run", [None, None], finished=False)
+    pdf = write_figures([run], tmp_path / "pdf", "pdf")[0].read_bytes()
     assert b"/Subtype /Type42" in pdf or b"/FontFile2" in pdf
     assert b"/Subtype /Type3" not in pdf
-    png = write_figures([comparison], tmp_path / "png", "png")[0].read_bytes()
+    png = write_figures([run], tmp_path / "png", "png")[0].read_bytes()
     assert struct.unpack(">I", png[16:20])[0] == 990  # 3.3 inches at 300 dots each
 
 

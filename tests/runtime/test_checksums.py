@@ -35,7 +35,8 @@ def go(tmp_path: Path, small_config: Configure, small_data: Dataset) -> Go:
     """Plays a small run in a directory, or goes on with it, until a round."""
 
     def play(name: str, until: int = 6, **others: Any) -> RunDirectory:
-        config = small_config(local__epochs=1, wire__values="q2", wire__feedback=True)
+        options = {"cohort__size": 2, "local__epochs": 1, "local__batch": 12}
+        config = small_config(**options, wire__values="q2", wire__feedback=True)
         path, watcher = tmp_path / name, StopAfter(until)
         run(config, model=small_network, data=small_data, out=path, watcher=watcher, **others)
         return RunDirectory(path)
@@ -46,7 +47,7 @@ def go(tmp_path: Path, small_config: Configure, small_data: Dataset) -> Go:
 def test_no_random_damage_is_believed(
     tmp_path: Path, script: ModuleType, small_config: Configure, small_data: Dataset
 ) -> None:
-    config = small_config(local__epochs=1)
+    config = small_config(cohort__size=2, local__epochs=1, local__batch=12)
     cases = script.damage_and_resume(6, tmp_path, config, seed=0, model=small_network, data=small_data)
     assert [case for case in cases if case.outcome == "WRONG"] == []
     assert {case.file for case in cases if case.outcome == "refused"} >= {

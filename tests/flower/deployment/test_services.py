@@ -76,9 +76,10 @@ def test_a_process_that_does_not_get_ready_is_an_error(tmp_path: Path) -> None:
 
 
 SERVING = """
-import os, sys
+import os, signal, sys
 from pathlib import Path
 from feddst.flower.deployment.services import Service
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whatever began the tests may ignore it
 one = Service("a test", [sys.executable, "-c", sys.argv[2]], os.environ, Path(sys.argv[1]) / "log")
 one.start()
 one.wait_until(lambda: {"ready", "child"} <= set(one.output().split()), 10)

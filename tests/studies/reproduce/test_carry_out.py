@@ -67,17 +67,17 @@ def test_seeds_side_by_side_are_as_they_would_be_alone(small_mnist: Dataset, tmp
 def test_a_figure_with_a_low_cap_goes_on_to_a_higher_one(small_mnist: Dataset, tmp_path: Path) -> None:
     """As if the higher one had been asked for at once."""
     options: dict[str, Any] = {"target": "alpha", "rounds": 0, "rows": ("alpha=0.01", "alpha=0.05")}
-    low = play(made(**options, caps=(0.001,)), tmp_path / "steps", small_mnist)
-    assert low.caps == (0.001,)
+    low = play(made(**options, caps=(0.00025,)), tmp_path / "steps", small_mnist)
+    assert low.caps == (0.00025,)
     assert {run.stopped_by for row in low.rows for run in row.runs} == {"cap"}
-    steps = play(made(**options, caps=(0.001, 0.002)), tmp_path / "steps", small_mnist)
-    once = play(made(**options, caps=(0.001, 0.002)), tmp_path / "once", small_mnist)
+    steps = play(made(**options, caps=(0.00025, 0.0005)), tmp_path / "steps", small_mnist)
+    once = play(made(**options, caps=(0.00025, 0.0005)), tmp_path / "once", small_mnist)
     assert timeless(steps) == timeless(once)
     rows = [row for row in once.rows if row.runs]
     assert [row.name for row in rows] == ["alpha=0.01", "alpha=0.05"]
     for row in rows:
-        assert row.best(0.001).keys() == row.best(0.002).keys() == {0, 1}
-        assert all(0.001 < run.rows[-1].upload_bits / (8 * 2**30) <= 0.002 for run in row.runs)
+        assert row.best(0.00025).keys() == row.best(0.0005).keys() == {0, 1}
+        assert all(0.00025 < run.rows[-1].upload_bits / (8 * 2**30) <= 0.0005 for run in row.runs)
 
 
 def test_the_compatibility_figure_has_its_rows_curves_and_differences(small_mnist: Dataset, tmp_path: Path) -> None:
