@@ -13,10 +13,10 @@ from feddst.runtime import Row, RunConfig
 MIB = 2**20
 ROW = Row(
     round=0,
-    accuracy=None,
-    accuracy_worst=None,
-    accuracy_global=None,
-    accuracy_personal=None,
+    score=None,
+    score_worst=None,
+    score_global=None,
+    score_personal=None,
     loss=None,
     train_loss=None,
     density=0.2,
@@ -45,7 +45,7 @@ def progress(monkeypatch: pytest.MonkeyPatch) -> RunProgress:
     for number in range(1, 21):
         moved = 1234 * number // 10 if number % 10 == 0 else 0
         sent = {"upload_bytes": number * MIB, "download_bytes": number * MIB * 3 // 2}
-        progress.add(replace(ROW, round=number, accuracy=SCORES.get(number), entered=moved, left=moved, **sent))
+        progress.add(replace(ROW, round=number, score=SCORES.get(number), entered=moved, left=moved, **sent))
     return progress
 
 

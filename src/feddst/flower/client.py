@@ -31,6 +31,8 @@ from feddst.flower.messages import (
     read_task_message,
 )
 from feddst.models import ModuleSource, make_module
+from feddst.runtime.config import RunConfig
+from feddst.runtime.session import Loss, with_objective
 from feddst.wire import ClientResult, ClientTask, Message
 
 DataFunction = Callable[[Context], Source]
@@ -40,12 +42,16 @@ The node's config says which client it is.
 """
 
 
-def client_app(model: ModuleSource, data: DataFunction, *, engine: EngineConfig | None = None) -> ClientApp:
+def client_app(
+    model: ModuleSource, data: DataFunction, *, loss: Loss | None = None, engine: EngineConfig | None = None
+) -> ClientApp:
     """A Flower app that carries out the training tasks of our `Strategy`.
 
     `model` is a module or a function that makes one, the same as the server's. `data(context)` gives this client's
-    images and labels; `context.node_config["partition-id"]` says which client it is.
+    images and labels; `context.node_config["partition-id"]` says which client it is. `loss` is what clients minimise
+    if it is a function or an objective of your own, the same as the server's.
     """
+    with_objective(RunConfig(), loss, ())
     worker = Worker(model, data, engine or EngineConfig())
     return app_of(lambda context: worker)
 

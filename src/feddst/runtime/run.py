@@ -23,6 +23,7 @@ from feddst.core import (
     objective_of,
 )
 from feddst.core.examples import highest
+from feddst.core.metric import Metric, plain
 from feddst.core.model import Densities
 from feddst.data import Federation, RemoteFederation
 from feddst.engines import EvalTask, Evaluation
@@ -141,6 +142,11 @@ class Run:
     def name(self) -> str:
         """How this run is called on screen."""
         return f"{self.config.method}, seed {self.config.seed}"
+
+    @property
+    def metric(self) -> Metric:
+        """What its models are judged by."""
+        return plain(self._evaluator.metric)
 
     @property
     def densities(self) -> Densities:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Protocol
 
 from feddst.data import DataConfig, Dataset, Federation, load
+from feddst.data.adapters import Source
 from feddst.errors import OptionError
 from feddst.models import ModuleSource
 from feddst.options import updated
@@ -14,7 +15,7 @@ from feddst.runtime.lock import locked
 from feddst.runtime.loop import Watcher
 from feddst.runtime.metrics import Row
 from feddst.runtime.run import Run
-from feddst.runtime.session import run
+from feddst.runtime.session import Loss, Metrics, checked_data, run, with_objective
 from feddst.runtime.storage import RunDirectory, Standing
 from feddst.studies.comparison import CompareConfig, Comparison, Curve, Entry
 from feddst.studies.reports import begin, refuse_foreign, write_reports
@@ -63,24 +64,28 @@ def compare(
     *,
     out: str | Path,
     model: ModuleSource | None = None,
-    data: Dataset | Federation | None = None,
+    data: Dataset | Federation | tuple[Source, Source] | None = None,
+    loss: Loss | None = None,
+    metrics: Metrics = (),
     watcher: CompareWatcher | None = None,
 ) -> Comparison:
     """Run every method with every seed, each into its own directory under `out`, and compare them.
 
     All runs of a seed have the same partition and initial weights. Called again with the same `out`, it skips
-    runs that are finished and goes on with the others. `model` and `data` are as for `run`.
+    runs that are finished and goes on with the others. `model`, `data`, `loss` and `metrics` are as for `run`.
     """
     if config is not None and not isinstance(config, CompareConfig):
         raise OptionError(f"config must be a CompareConfig, got {type(config).__name__}; a run's goes in as its base")
-    config = config or CompareConfig()
+    config, data = config or CompareConfig(), checked_data(data)
+    config = replace(config, base=with_objective(config.base, loss, metrics))
     if isinstance(data, Federation):
         config = replace(config, base=updated(config.base, {"data.clients": data.num_clients}))
     config.check()
     path = Path(out)
     refuse_foreign(path, config)
     with locked(path):
-        return _compare(config, path, model, data, watcher or ComparisonLines())
+        own = model is not None or data is not None or loss is not None or bool(metrics)
+        return _compare(config, path, model, data, watcher or ComparisonLines(), reproducible=not own)
 
 
 def _compare(
@@ -89,10 +94,11 @@ def _compare(
     model: ModuleSource | None,
     data: Dataset | Federation | None,
     watcher: CompareWatcher,
+    *,
+    reproducible: bool,
 ) -> Comparison:
     turns = plan(config, path)
-    own = model is not None or data is not None
-    comparison = Comparison(config, (), path, False, describe_data(config.base.data, data), reproducible=not own)
+    comparison = Comparison(config, (), path, False, describe_data(config.base.data, data), reproducible=reproducible)
     curves: list[Curve[Row]] = []
     for turn in turns:
         if turn.standing != "finished":
