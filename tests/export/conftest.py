@@ -78,7 +78,9 @@ def some_of_mnist(mnist: feddst.Dataset, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.fixture(scope="session")
 def digits(mnist: feddst.Dataset) -> Tensor:
     """A hundred test images as a network takes them."""
-    return mnist.inputs(mnist.test_images[:100])
+    found = mnist.inputs(mnist.test_images[:100])
+    assert isinstance(found, Tensor)
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ from typing import Any
 import markdown  # type: ignore[import-untyped]
 import pytest
 import torch
+from torch import Tensor
 
 import feddst
 from feddst.errors import OptionError
@@ -37,6 +38,7 @@ def test_the_code_on_a_card_runs(
     names: dict[str, Any] = {}
     exec(code_of(made.card), names)
     blank = mnist.inputs(torch.zeros(1, 1, 28, 28, dtype=torch.uint8))
+    assert isinstance(blank, Tensor)
     assert torch.allclose(torch.as_tensor(names["images"]), blank)
     assert torch.allclose(torch.as_tensor(names["scores"]), mnist_run.model(blank), atol=1e-5)
 

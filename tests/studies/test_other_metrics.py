@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,14 +13,14 @@ from feddst.cli.frame import frame
 from feddst.cli.run import describe
 from feddst.cli.run_progress import RunProgress
 from feddst.core.metric import Metric
-from feddst.errors import CheckpointError, OptionError
+from feddst.errors import OptionError
 from feddst.export import export
-from feddst.logs import MLflow, TensorBoard
+from feddst.logs import TensorBoard
 from feddst.report.content import content
 from feddst.report.document import write_report
 from feddst.report.figures import write_figures
-from feddst.report.sources import find
 from feddst.runtime import RunConfig
+from feddst.runtime.loop import Silent
 from feddst.runtime.metrics import best_under
 from feddst.runtime.pace import Pace, progress_line
 from feddst.runtime.storage import RunDirectory
@@ -43,15 +44,11 @@ def net() -> nn.Module:
     return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 1))
 
 
-def config(**options: object) -> RunConfig:
+def config(**options: Any) -> RunConfig:
     local = {"objective": "squared-error", "epochs": 1, "batch": 10, "lr": 0.05}
-    data = {"clients": 4, "partition": "iid"}
-    shared = {"rounds": 4, "eval_every": 2, "data": data, "local": local, "cohort": {"size": 2}}
+    data = {"clients": 4, "partition": "iid", "images_per_class": 10}
+    shared: dict[str, Any] = {"rounds": 4, "eval_every": 2, "data": data, "local": local, "cohort": {"size": 2}}
     return feddst.configure(**{**shared, "engine": {"kind": "reference", "workers": 1}, **options})
-
-
-def without_rounds(line: str) -> str:
-    return line.split(":")[1]
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +61,7 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
 def test_tables_name_the_metric_and_say_which_way_is_better(comparison: Comparison) -> None:
     assert comparison.metric == RMSE
     assert caption(comparison).startswith("Best mean client rmse, mean ± standard deviation over 2 seeds")
-    heading, idle, learned = table(comparison)
+    idle, learned = table(comparison)[1:]
     bests = [min(row.score for row in curve.rows if row.score is not None) for curve in comparison.of("fedavg")]
     assert learned[1].startswith(f"{sum(bests) / 2:.4g} ± ")
     assert float(learned[1].split()[0]) < float(idle[1].split()[0])
@@ -103,7 +100,9 @@ def test_a_report_ranks_by_the_least(comparison: Comparison, tmp_path: Path) -> 
     assert found["table"]["caption"].startswith("Best mean client rmse under caps on the upload")
     assert found["metric"]["name"] == "rmse"
     assert found["entries"][1]["best"] == learned
-    worst = [row.score_worst for curve in comparison.of("fedavg") for row in curve.rows if row.round == 2]
+    worst = [
+        row.score_worst for curve in comparison.of("fedavg") for row in curve.rows if row.round == 2 and row.score_worst
+    ]
     assert found["entries"][1]["worst"]["mean"][0] == float(f"{sum(worst) / 2:.5g}")
     crowd = found["entries"][1]["clients"][-1]
     assert sum(crowd["counts"]) == 8
@@ -121,7 +120,7 @@ def test_figures_are_called_by_the_metric(comparison: Comparison, tmp_path: Path
 
 
 def test_runs_of_two_metrics_are_not_compared(comparison: Comparison, tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="fedavg has rmse, fedavg:local.objective=huber has mae"):
+    with pytest.raises(OptionError, match=r"fedavg has rmse, fedavg:local.objective=huber has mae"):
         feddst.compare(
             CompareConfig(("fedavg", "fedavg:local.objective=huber"), base=config(method="fedavg")),
             out=tmp_path / "mixed",
@@ -131,7 +130,7 @@ def test_runs_of_two_metrics_are_not_compared(comparison: Comparison, tmp_path: 
     assert not (tmp_path / "mixed").exists()
     other = feddst.run(config(method="fedavg", metric="mae"), model=net, data=DATA, out=tmp_path / "other")
     assert other.path is not None
-    with pytest.raises(OptionError, match="RUN must be runs that are judged by the same metric"):
+    with pytest.raises(OptionError, match=r"RUN must be runs that are judged by the same metric"):
         content([comparison.path, other.path])
 
 
@@ -186,17 +185,6 @@ def test_logs_have_all_metrics_under_their_own_names(tmp_path: Path) -> None:
     )
 
 
-def test_mlflow_has_them_too(tmp_path: Path) -> None:
-    mlflow = pytest.importorskip("mlflow")
-    uri = f"sqlite:///{tmp_path / 'store.db'}"
-    done = feddst.run(config(method="fedavg"), model=net, data=DATA, watcher=MLflow(uri))
-    client = mlflow.MlflowClient(uri)
-    [run] = client.search_runs([client.get_experiment_by_name("feddst").experiment_id])
-    assert run.data.metrics["rmse"] == done.rows[-1].score
-    assert run.data.metrics["mae_worst"] == done.rows[-1].others["mae_worst"]
-    assert not [name for name in run.data.metrics if "accuracy" in name]
-
-
 @pytest.mark.parametrize("format", ["safetensors", "sparse"])
 def test_an_exported_model_is_loaded_again(tmp_path: Path, format: str) -> None:
     done = feddst.run(config(method="feddst", rounds=2), model=net, data=DATA, out=tmp_path / "run")
@@ -216,17 +204,19 @@ def test_an_exported_model_is_loaded_again(tmp_path: Path, format: str) -> None:
 
 
 def test_a_built_in_network_for_numbers_needs_no_model_when_it_is_loaded(tmp_path: Path) -> None:
-    images = [torch.rand(n, 1, 14, 14, generator=torch.Generator().manual_seed(n)) for n in (40, 20)]
+    images = [torch.rand(n, 1, 14, 14, generator=torch.Generator().manual_seed(n)) for n in (20, 10)]
     data = tuple((image, image.mean(dim=(1, 2, 3))[:, None].repeat(1, 3)) for image in images)
-    done = feddst.run(config(method="fedavg", rounds=1, eval_every=1), data=data)  # type: ignore[arg-type]
+    few = {"clients": 2, "partition": "iid", "images_per_class": 5}
+    quick = config(method="fedavg", rounds=1, eval_every=1, data=few)
+    done = feddst.run(quick, data=data)  # type: ignore[arg-type]
     made = export(done, out=tmp_path / "model.safetensors", data=data)  # type: ignore[arg-type]
     loaded = feddst.load(made.path)
     assert torch.equal(loaded(images[1]), done.model(images[1]))
-    assert loaded(images[1]).shape == (20, 3)
+    assert loaded(images[1]).shape == (10, 3)
 
 
 def test_a_resumed_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
-    class Twice(feddst.runtime.loop.Silent):  # type: ignore[misc, name-defined]
+    class Twice(Silent):
         """Stops after the second round."""
 
         asked = 0
@@ -241,10 +231,3 @@ def test_a_resumed_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
     assert [(row.score, row.others) for row in rest.rows] == [(row.score, row.others) for row in whole.rows]
     for name, value in whole.model.state_dict().items():
         assert torch.equal(value, rest.model.state_dict()[name])
-
-
-def test_an_impossible_accuracy_is_refused_and_any_rmse_is_not(comparison: Comparison, tmp_path: Path) -> None:
-    assert max(row.score for curve in comparison.curves for row in curve.rows if row.score is not None) > 1
-    assert len(find(comparison.path).runs) == 4
-    with pytest.raises(CheckpointError):
-        find(tmp_path / "nothing")

@@ -173,7 +173,7 @@ def looks_of(names: Iterable[str]) -> Iterator[tuple[str, str, str]]:
         yield name + STYLES[style], style, colour
 
 
-def tidy(axes: "Axes", title: str, metric: Metric) -> None:
+def tidy(axes: "Axes", title: str, metric: Metric = ACCURACY) -> None:
     """What all pictures here share: scores upwards, few lines, the title at the left."""
     axes.set_ylabel(f"mean client {metric.heading}")
     axes.margins(y=0.08)
