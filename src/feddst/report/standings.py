@@ -254,9 +254,9 @@ def _saving(best: Entry, entry: Entry, axis: Axis, found: Basis) -> str:
     times = _digits(other.upload[peak] / above[0], 2)
     less = "half as much" if times == "2" else f"{times} times less"
     score = Cell((float(other.mean[peak]),), decimals=found.decimals)
-    unit = " %" if metric.percent else f" of {metric.name}"
+    said = f"{score} %" if metric.percent else f"{metric.name} of {score}"
     return (
-        f"{best.label} needs {_digits(above[0], 3)} {axis.unit} for the {score}{unit} "
+        f"{best.label} needs {_digits(above[0], 3)} {axis.unit} for the {said} "
         f"that {entry.label} has after {_digits(other.upload[peak], 3)} {axis.unit}: {less}."
     )
 
