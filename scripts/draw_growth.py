@@ -30,7 +30,7 @@ KINDS = {"erk": ("RandomMask", "--"), "even": ("RandomMask, equally many", ":"),
 def means(row: RecordedRow) -> tuple[list[int], Sequence[float], Sequence[float]]:
     """Rounds, uploads [MiB] and best accuracies [%], means over seeds, as far as all seeds go."""
     length = min(len(run.rows) for run in row.runs)
-    best = [np.maximum.accumulate([100 * point.accuracy for point in run.rows[:length]]) for run in row.runs]
+    best = [np.maximum.accumulate([100 * point.score for point in run.rows[:length]]) for run in row.runs]
     sent = [[point.upload("measured") / MIB for point in run.rows[:length]] for run in row.runs]
     rounds = [point.round for point in row.runs[0].rows[:length]]
     return rounds, np.mean(sent, axis=0).tolist(), np.mean(best, axis=0).tolist()

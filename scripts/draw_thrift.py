@@ -50,7 +50,7 @@ def best_so_far(row: RecordedRow) -> Line | None:
     lines = []
     for run in runs:
         sent = np.array([point.upload("measured") / MIB for point in run.rows])
-        best = np.maximum.accumulate([100 * point.accuracy for point in run.rows])
+        best = np.maximum.accumulate([100 * point.score for point in run.rows])
         at = np.searchsorted(sent, uploads, side="right") - 1
         lines.append(np.where(at >= 0, best[at], np.nan))
     found = np.array(lines)

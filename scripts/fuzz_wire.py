@@ -150,7 +150,7 @@ def _small_targets() -> Iterator[Target]:
 
 def _target(name: str, params: Tensors, buffers: Tensors, masks: Masks, plan: ClientPlan) -> Target:
     sent = Broadcast(ROUND, masked(params, masks), buffers, masks)
-    data = Examples(labels=torch.zeros(LARGEST_WEIGHT, dtype=torch.int64))
+    data = Examples(targets=torch.zeros(LARGEST_WEIGHT, dtype=torch.int64))
     task = ClientTask(3, 1, plan, Message().read_as(Reference(sent)), data, wire=ANSWERED)
     answers = tuple(
         encode_update(_answer(task, moves), replace(task, wire=WireConfig(codec, "float32", style, packing)))

@@ -123,7 +123,7 @@ def _curve(rows: Sequence[Row]) -> list[dict[str, float]]:
         {
             "round": row.round,
             "accuracy": row.accuracy,
-            "global": row.accuracy_global or 0.0,
+            "global": row.score_global or 0.0,
             "upload_gib": row.upload_bits / GIB,
             "upload_bytes": row.upload_bytes,
             "download_bytes": row.download_bytes,

@@ -33,6 +33,7 @@ TOGETHER = {
     "flower/deployment/test_federation.py": "whole federations on loopback",
     "flower/test_faults.py": "a federation whose clients fail",
     "flower/test_garbage.py": "a federation whose clients send garbage",
+    "flower/test_own_task.py": "a federation with a loss of its own",
     "flower/test_parity.py": "a federation has the bits of a run",
     "flower/test_resume.py": "a federation that goes on",
     "flower/test_streaming.py": "a server that never holds all updates",
@@ -43,6 +44,7 @@ TOGETHER = {
     "runtime/test_kill.py": "a run that is killed",
     "runtime/test_own_models.py": "modules as people write them",
     "runtime/test_wire_in_the_loop.py": "what travels in a run",
+    "studies/test_other_metrics.py": "runs whose metric is not accuracy, in all that shows them",
     "wire/test_fuzz.py": "damaged and hostile payloads",
 }
 """Tests of what no single module does, and what they are about."""

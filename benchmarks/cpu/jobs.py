@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from benchmarks.clients import clients_in
 from benchmarks.rivals.job import Client, Training
 from feddst.core import ServerState, generator
 from feddst.data import DataConfig, Federation, federate
@@ -70,7 +71,7 @@ class CpuJob:
     @cached_property
     def clients(self) -> list[Client]:
         """Every client's inputs and labels."""
-        return [self.federation.client_data(client) for client in range(self.federation.num_clients)]
+        return clients_in(self.federation)
 
     @property
     def example(self) -> Tensor:

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
+from benchmarks.clients import clients_in
 from benchmarks.rivals.job import Client, Training, accuracy, make_job, write_job
 from benchmarks.rivals.torch_processes import ALLOCATOR, TorchProcesses
 from feddst.data import DataConfig, Federation, federate
@@ -70,7 +71,7 @@ class Task:
     @property
     def clients(self) -> list[Client]:
         """Every client's inputs and labels."""
-        return [self.federation.client_data(client) for client in range(self.federation.num_clients)]
+        return clients_in(self.federation)
 
 
 def make_task(clients: int, epochs: int, rounds: int, workers: int, seed: int) -> Task:

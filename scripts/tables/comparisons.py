@@ -1,12 +1,12 @@
 """Comparisons, of which a record holds the curves: their tables as `feddst compare` itself writes them."""
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
 from feddst.runtime.config import stored_options
-from feddst.runtime.metrics import Row
+from feddst.runtime.metrics import SCORES, Row
 from feddst.studies.comparison import CompareConfig, Comparison, Curve
 from feddst.studies.tables import caption, notes, table
 from scripts.tables.blocks import block
@@ -41,6 +41,6 @@ def comparison(name: str) -> Comparison:
 
 def _row_of(curve: Mapping[str, Any], index: int) -> Row:
     """A row of the columns that are there; what is not stays empty, and no table or picture asks for it."""
-    known = {f.name: curve[f.name][index] for f in fields(Row) if f.name in curve}
-    rest: dict[str, Any] = {f.name: 0 for f in fields(Row) if f.name not in known}
-    return Row(**known, **rest | {"accuracy_personal": None})
+    known = {name: column[index] for name, column in curve.items() if isinstance(column, list)}
+    counts = dict.fromkeys((f.name for f in fields(Row) if f.default is MISSING and f.name not in SCORES.values()), 0)
+    return Row.from_dict({**counts, **{f"accuracy{kind}": None for kind in SCORES}, **known})

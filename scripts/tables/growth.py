@@ -55,14 +55,14 @@ def _after(record: Record, name: str, rounds: int) -> str:
     if min(run.rows[-1].round for run in runs) < rounds:
         return NOTHING
     points = [[point for point in run.rows if point.round <= rounds] for run in runs]
-    best = np.mean([max(100 * point.accuracy for point in run) for run in points])
+    best = np.mean([max(100 * point.score for point in run) for run in points])
     return f"{best:.1f}, {np.mean([run[-1].upload_bytes for run in points]) / MIB:.1f} MiB"
 
 
 def reaching(record: Record, name: str, accuracy: float) -> float:
     """Bytes uploaded when the mean over seeds of the best so far has come to an accuracy [%]."""
     runs = row_of(record, name).runs
-    best = np.maximum.accumulate([[100 * point.accuracy for point in run.rows] for run in runs], axis=1).mean(axis=0)
+    best = np.maximum.accumulate([[100 * point.score for point in run.rows] for run in runs], axis=1).mean(axis=0)
     first = int(np.argmax(best >= accuracy))
     if best[first] < accuracy:
         raise ValueError(f"{name} does not reach {accuracy} %")

@@ -117,7 +117,7 @@ def best_by_rounds() -> str:
         runs = [run for run in row.runs if run.seed < sparse.seeds]
         told = []
         for end in ends:
-            best = [100 * max(point.accuracy for point in run.rows if point.round <= end) for run in runs]
+            best = [100 * max(point.score for point in run.rows if point.round <= end) for run in runs]
             reached = min(run.rows[-1].round for run in runs) >= end
             told.append(f"{statistics.mean(best):.2f} ± {statistics.stdev(best):.2f}" if reached else NOTHING)
         rows.append([title, *told])

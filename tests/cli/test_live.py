@@ -2,6 +2,7 @@
 
 import io
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -13,10 +14,10 @@ from feddst.runtime import Row, RunConfig
 MIB = 2**20
 ROW = Row(
     round=0,
-    accuracy=None,
-    accuracy_worst=None,
-    accuracy_global=None,
-    accuracy_personal=None,
+    score=None,
+    score_worst=None,
+    score_global=None,
+    score_personal=None,
     loss=None,
     train_loss=None,
     density=0.2,
@@ -44,8 +45,8 @@ def progress(monkeypatch: pytest.MonkeyPatch) -> RunProgress:
     progress = RunProgress(RunConfig(rounds=40), 0.2, "run 2 of 3: feddst, seed 0")
     for number in range(1, 21):
         moved = 1234 * number // 10 if number % 10 == 0 else 0
-        sent = {"upload_bytes": number * MIB, "download_bytes": number * MIB * 3 // 2}
-        progress.add(replace(ROW, round=number, accuracy=SCORES.get(number), entered=moved, left=moved, **sent))
+        sent: dict[str, Any] = {"upload_bytes": number * MIB, "download_bytes": number * MIB * 3 // 2}
+        progress.add(replace(ROW, round=number, score=SCORES.get(number), entered=moved, left=moved, **sent))
     return progress
 
 

@@ -14,10 +14,10 @@ from feddst.runtime.wording import counted, duration, percent
 
 ROW = Row(
     round=10,
-    accuracy=0.5,
-    accuracy_worst=0.1,
-    accuracy_global=0.5,
-    accuracy_personal=None,
+    score=0.5,
+    score_worst=0.1,
+    score_global=0.5,
+    score_personal=None,
     loss=1.0,
     train_loss=1.0,
     density=0.2,
@@ -77,7 +77,7 @@ def on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 def test_lines_are_for_evaluations_only(capsys: pytest.CaptureFixture[str]) -> None:
     Lines().show(progress())
-    Lines().show(progress(ROW, replace(ROW, accuracy=None)))
+    Lines().show(progress(ROW, replace(ROW, score=None)))
     assert capsys.readouterr().err == ""
     Lines().show(progress(ROW))
     expected = "round 10: accuracy 50.0 %, upload 40.0 MiB measured, 2.0 s a round, about 20 s left\n"
@@ -90,7 +90,7 @@ def test_a_terminal_gets_a_live_view_that_leaves_nothing_behind(monkeypatch: pyt
     display = make_display(shown)
     assert isinstance(display, LiveView)
     say("feddst: warning: something [odd] happened")
-    shown.add(replace(ROW, round=11, accuracy=None))
+    shown.add(replace(ROW, round=11, score=None))
     display.show(shown)
     display.announce(FINISHING, shown)
     display.close()

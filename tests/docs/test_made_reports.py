@@ -12,7 +12,7 @@ from matplotlib.image import imread
 from benchmarks.flower import slow_network
 from feddst.methods import METHODS
 from feddst.runtime.old_names import METHODS as CROSSED
-from feddst.studies.plots import accuracy_against_upload
+from feddst.studies.plots import score_against_upload
 from feddst.studies.reproduce import load_record
 from feddst.studies.reproduce.carry_out import write_reports
 from scripts.tables.comparisons import comparison
@@ -60,7 +60,7 @@ def test_every_method_is_compared() -> None:
 
 @pytest.mark.parametrize("name", ["quick", "methods"])
 def test_pictures_of_comparisons(name: str, tmp_path: Path) -> None:
-    accuracy_against_upload(comparison(name), tmp_path / "made.png")
+    score_against_upload(comparison(name), tmp_path / "made.png")
     alike(tmp_path / "made.png", ROOT / f"docs/{name}.png")
 
 

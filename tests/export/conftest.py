@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -65,13 +66,7 @@ class Own:
 def mnist() -> feddst.Dataset:
     """Some of MNIST, so that it is quickly read."""
     whole = load_mnist()
-    return replace(
-        whole,
-        train_images=whole.train_images[:2000],
-        train_labels=whole.train_labels[:2000],
-        test_images=whole.test_images[:300],
-        test_labels=whole.test_labels[:300],
-    )
+    return replace(whole, train=whole.train.taken(np.arange(2000)), test=whole.test.taken(np.arange(300)))
 
 
 @pytest.fixture(autouse=True)
@@ -83,7 +78,9 @@ def some_of_mnist(mnist: feddst.Dataset, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.fixture(scope="session")
 def digits(mnist: feddst.Dataset) -> Tensor:
     """A hundred test images as a network takes them."""
-    return mnist.inputs(mnist.test_images[:100])
+    found = mnist.inputs(mnist.test_images[:100])
+    assert isinstance(found, Tensor)
+    return found
 
 
 @pytest.fixture(scope="session")

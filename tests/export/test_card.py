@@ -9,6 +9,7 @@ from typing import Any
 import markdown  # type: ignore[import-untyped]
 import pytest
 import torch
+from torch import Tensor
 
 import feddst
 from feddst.errors import OptionError
@@ -37,6 +38,7 @@ def test_the_code_on_a_card_runs(
     names: dict[str, Any] = {}
     exec(code_of(made.card), names)
     blank = mnist.inputs(torch.zeros(1, 1, 28, 28, dtype=torch.uint8))
+    assert isinstance(blank, Tensor)
     assert torch.allclose(torch.as_tensor(names["images"]), blank)
     assert torch.allclose(torch.as_tensor(names["scores"]), mnist_run.model(blank), atol=1e-5)
 
@@ -73,12 +75,12 @@ def test_the_numbers_are_the_runs(mnist_run: feddst.Result, tmp_path: Path) -> N
     made = feddst.export(str(mnist_run.path), "sparse", tmp_path / "digits.fdst", values="q8")
     card, row = made.card.read_text(), mnist_run.rows[-1]
     assert row.accuracy is not None
-    assert row.accuracy_worst is not None
-    assert row.accuracy_global is not None
+    assert row.score_worst is not None
+    assert row.score_global is not None
     assert "Of the model after round 2, as measured in the run." in card
     assert f"| mean over clients, each on its own test images | {100 * row.accuracy:.2f} % |" in card
-    assert f"| mean over the worst tenth of the clients | {100 * row.accuracy_worst:.2f} % |" in card
-    assert f"| all test images | {100 * row.accuracy_global:.2f} % |" in card
+    assert f"| mean over the worst tenth of the clients | {100 * row.score_worst:.2f} % |" in card
+    assert f"| all test images | {100 * row.score_global:.2f} % |" in card
     assert f"| uploaded by all clients | {row.upload_bytes / 2**20:.2f} MiB |" in card
     assert f"{row.flops_sparse:.3g} FLOPs of the sparse network" in card
     assert row.forward_flops_sparse is not None

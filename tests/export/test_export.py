@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 import feddst
+from feddst.data import StoredRecords
 from feddst.errors import OptionError
 from feddst.models import ModelConfig, network
 from feddst.runtime.loop import Silent
@@ -129,7 +130,9 @@ def test_a_result_in_memory_is_known_by_its_loss(mnist_run: feddst.Result, tmp_p
 def test_other_data_of_the_same_shape_are_not_taken_for_mnist(
     mnist: feddst.Dataset, tmp_path: Path, digits: Tensor
 ) -> None:
-    other = replace(mnist, name="others", test_images=255 - mnist.test_images)
+    other = replace(
+        mnist, name="others", test=StoredRecords(255 - mnist.test_images, mnist.test_labels, mnist.mean, mnist.std)
+    )
     config = feddst.configure(
         rounds=1, data={"clients": 4}, cohort={"size": 2}, local={"epochs": 1}, engine={"workers": 1}
     )

@@ -14,8 +14,8 @@ with warnings.catch_warnings():
     warnings.filterwarnings("ignore", "'click.utils", DeprecationWarning)
     import flwr.app
 
+from feddst.core import Examples
 from feddst.data import Federation
-from feddst.data.dataset import Pair
 from feddst.engines import EngineConfig
 from feddst.flower import FlowerConfig, InProcessGrid, Strategy, client_app
 from feddst.runtime import RunConfig
@@ -48,6 +48,7 @@ SMALL = {
     "engine.workers": 1,
 }
 Weights = dict[str, Tensor]
+Pair = tuple[Any, Any]
 
 
 def convolutional() -> nn.Sequential:
@@ -79,7 +80,8 @@ def federation_of() -> Callable[[int], Federation]:
         whole = _federation(CLIENTS, lambda client: 8 + 2 * client)
         if clients > CLIENTS:
             return _federation(clients, lambda client: 4)
-        pairs = [whole.client_data(client) for client in range(clients)]
+        each = [whole.client_data(client) for client in range(clients)]
+        pairs = [(one.inputs, one.targets) for one in each]
         dataset = whole.dataset
         test = dataset.inputs(dataset.test_images), dataset.test_labels
         return Federation.from_clients(pairs, test, whole.partition.test[:clients])
@@ -113,7 +115,7 @@ def make_grid(federation: Federation) -> Callable[..., InProcessGrid]:
         nodes: int | None = None,
         **others: Any,
     ) -> InProcessGrid:
-        def images_of(context: flwr.app.Context) -> Pair:
+        def images_of(context: flwr.app.Context) -> Examples:
             return data.client_data(int(context.node_config["partition-id"]))
 
         app = client_app(model, images_of, engine=EngineConfig(kind=engine))

@@ -10,7 +10,6 @@ import pytest
 from flwr.app import Context, Message, RecordDict
 
 from feddst.data import Federation
-from feddst.data.dataset import Pair
 from feddst.engines import EngineConfig
 from feddst.errors import FeddstError, OptionError
 from feddst.flower import InProcessGrid
@@ -48,7 +47,7 @@ def context() -> Context:
 
 @pytest.fixture(params=["reference", "native"])
 def worker(request: pytest.FixtureRequest, federation: Federation, network: Any) -> Worker:
-    def images_of(context: Context) -> Pair:
+    def images_of(context: Context) -> Any:
         return federation.client_data(0)
 
     return Worker(network, images_of, EngineConfig(kind=request.param))

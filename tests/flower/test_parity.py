@@ -41,7 +41,7 @@ def normalised() -> nn.Sequential:
 
 def comparable(rows: list[Row]) -> list[Row]:
     """Rows without what a clock says, and without the clients' own models, which a server on Flower never sees."""
-    return [replace(row, seconds=0.0, accuracy_personal=None) for row in rows]
+    return [replace(row, seconds=0.0, score_personal=None) for row in rows]
 
 
 @pytest.mark.parametrize("kind", ["reference", "native"])

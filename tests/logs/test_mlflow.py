@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
 import feddst
 from feddst.errors import OptionError
@@ -17,11 +19,14 @@ from feddst.logs import MLflow, Several
 from feddst.logs.mlflow_quiet import PATIENCE, mannered
 from feddst.logs.mlflow_store import make_whole
 from feddst.logs.scalars import GROUPS
-from feddst.options import flatten
+from feddst.options import flatten, updated
+from feddst.runtime import RunConfig
 from feddst.runtime.loop import Silent
-from feddst.runtime.metrics import Row
+from feddst.runtime.metrics import SCORES, Row
 from feddst.runtime.run import Run
 from feddst.runtime.storage import RunDirectory
+
+from .conftest import OPTIONS
 
 Play = Callable[..., Any]
 Series = dict[str, list[tuple[int, float]]]
@@ -82,7 +87,8 @@ class Raises(Silent):
 
 
 def shown(series: Series) -> Series:
-    return {name: points for name, points in series.items() if name in {n for names in GROUPS.values() for n in names}}
+    known = {name for names in GROUPS.values() for name in names} | {f"accuracy{kind}" for kind in SCORES}
+    return {name: points for name, points in series.items() if name in known}
 
 
 def test_a_finished_run_is_all_there(
@@ -252,3 +258,15 @@ def test_a_place_is_said_without_its_password(here: str, tmp_path: Path) -> None
 
     assert _without_password("https://me:secret@host:5000/x") == "https://host:5000/x"
     assert MLflow(experiment="mine").place(tmp_path) == f"{here}, experiment mine"
+
+
+def test_other_metrics_stand_under_their_own_names(here: str, tmp_path: Path) -> None:
+    inputs = torch.randn(60, 6, generator=torch.Generator().manual_seed(1))
+    data = (inputs[:40], inputs[:40, :1]), (inputs[40:], inputs[40:, :1])
+    changes = {"data.partition": "iid", "local.objective": "squared-error", "method": "fedavg"}
+    config = updated(RunConfig(), {**OPTIONS, **changes})
+    rows = feddst.run(config, model=lambda: nn.Linear(6, 1), data=data, out=tmp_path / "run", watcher=MLflow()).rows
+    series = Logged(here, tmp_path / "run").series()
+    assert series["rmse"] == [(row.round, row.score) for row in rows if row.score is not None]
+    assert series["mae_worst"] == [(row.round, row.others["mae_worst"]) for row in rows if row.others]
+    assert not [name for name in series if "accuracy" in name]

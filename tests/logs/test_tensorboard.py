@@ -12,7 +12,7 @@ from feddst.errors import OptionError
 from feddst.logs import Several, TensorBoard
 from feddst.logs.scalars import GROUPS
 from feddst.runtime.loop import Silent
-from feddst.runtime.metrics import Row
+from feddst.runtime.metrics import SCORES, Row
 from feddst.runtime.run import Run
 
 Play = Callable[..., Any]
@@ -28,7 +28,7 @@ def read(folder: Path) -> Series:
 
 def as_float32(series: Series) -> Series:
     """What TensorBoard can hold of the numbers that it is given."""
-    shown = {name for names in GROUPS.values() for name in names}
+    shown = {name for names in GROUPS.values() for name in names} | {f"accuracy{kind}" for kind in SCORES}
     return {
         name: [(step, float(np.float32(value))) for step, value in points]
         for name, points in series.items()

@@ -23,10 +23,10 @@ def row(number: int, accuracy: float | None, mib: float = 1.0) -> Row:
     sent = round(number * mib * MIB)
     return Row(
         round=number,
-        accuracy=accuracy,
-        accuracy_worst=None if accuracy is None else accuracy / 2,
-        accuracy_global=accuracy,
-        accuracy_personal=None,
+        score=accuracy,
+        score_worst=None if accuracy is None else accuracy / 2,
+        score_global=accuracy,
+        score_personal=None,
         loss=1.0,
         train_loss=1.0,
         density=0.2,

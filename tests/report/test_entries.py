@@ -110,7 +110,7 @@ def test_an_accuracy_that_is_none_names_run_and_round(make_run: MakeRun, unseal_
     run = unseal_run(make_run("run", [0.1, 0.25])).path
     rows = (run / "metrics.jsonl").read_text()
     (run / "metrics.jsonl").write_text(rows.replace('"accuracy": 0.25', f'"accuracy": {value}'))
-    with pytest.raises(CheckpointError, match=r"run is damaged: an accuracy after round 2 is"):
+    with pytest.raises(CheckpointError, match=r"run is damaged: its accuracy after round 2 is"):
         find(run)
 
 
@@ -172,7 +172,7 @@ def test_a_record_gives_titles_caps_and_curves(record: Path) -> None:
     assert (source.caps, source.data, source.command) == ((1.0,), "MNIST", "feddst reproduce table1")
     found = source.runs[0]
     assert (found.title, found.seed, found.finished, found.accounting) == ("FedDST", 3, False, "paper")
-    assert [point.accuracy for point in found.rows] == [0.5, 0.6]
+    assert [point.score for point in found.rows] == [0.5, 0.6]
 
 
 def test_every_command_of_a_record_says_where_its_runs_are(record: Path) -> None:

@@ -84,5 +84,5 @@ def band(*scores: float) -> Band:
 
 def test_an_axis_begins_below_the_lines_that_end_near_the_best() -> None:
     # They end at 90 and 95 %: twice the 5 points between them below the lower one; the third is too far off to count.
-    assert module.floor([band(*[85.0] * 8, 90.0), band(*[90.0] * 8, 95.0), band(50.0, 60.0)]) == 80.0
-    assert module.floor([band(10.0, 40.0, 90.0)]) is None  # 88 % would hide most of it
+    assert module.worst_shown([band(*[85.0] * 8, 90.0), band(*[90.0] * 8, 95.0), band(50.0, 60.0)]) == 80.0
+    assert module.worst_shown([band(10.0, 40.0, 90.0)]) is None  # 88 % would hide most of it

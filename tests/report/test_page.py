@@ -30,7 +30,7 @@ QUIET = [
     "--disable-sync",
 ]
 HOSTILE = "</script><img src=x onerror=\"document.title='owned'\"><b>bold</b>&amp;"
-PLOTS = {"#accuracy": 1, "#masks .panel:not(.unchosen)": 7, "#traffic": 1, "#clients .panel:not(.unchosen)": 1}
+PLOTS = {"#scores": 1, "#masks .panel:not(.unchosen)": 7, "#traffic": 1, "#clients .panel:not(.unchosen)": 1}
 
 pytestmark = pytest.mark.browser
 
@@ -51,7 +51,7 @@ class Seen:
         self.page.wait_for_selector("html[data-drawn=yes]")
         return self.page
 
-    def drawn(self, place: str = "#accuracy") -> str:
+    def drawn(self, place: str = "#scores") -> str:
         """The pictures at a place, as they are written."""
         pictures: list[str] = self.page.eval_on_selector_all(f"{place} .stage svg", "all => all.map(e => e.outerHTML)")
         return "\n".join(pictures)
@@ -94,8 +94,8 @@ def test_every_plot_draws_and_nothing_is_asked_for_or_complained_of(seen: Seen, 
     places = page.eval_on_selector_all(f"svg:not(.swatch) :is({marks})", "all => all.map(e => e.outerHTML)")
     assert len(places) > 100
     assert not [mark for mark in places if re.search(r"NaN|Infinity|undefined", mark)]
-    assert page.locator("#accuracy path.line").count() == 3
-    assert page.locator("#accuracy path.band").count() == 3
+    assert page.locator("#scores path.line").count() == 3
+    assert page.locator("#scores path.band").count() == 3
     assert "null" not in page.inner_text("body")
     assert seen.requests == [report.as_uri()]
     assert seen.complaints == []
@@ -106,20 +106,20 @@ def test_methods_are_switched_off_and_on(seen: Seen, report: Path) -> None:
     button = page.get_by_role("button", name="randommask")
     before = seen.drawn()
     button.click()
-    assert page.locator("#accuracy path.line").count() == 2
+    assert page.locator("#scores path.line").count() == 2
     assert button.get_attribute("aria-pressed") == "false"
     button.press("Enter")
-    assert page.locator("#accuracy path.line").count() == 3
+    assert page.locator("#scores path.line").count() == 3
     assert re.sub(r"clip\d+", "", seen.drawn()) == re.sub(r"clip\d+", "", before)
 
 
 @pytest.mark.parametrize("value", ["rounds", "formula", "compute", "log", "near"])
 def test_axes_change_what_is_drawn(seen: Seen, report: Path, value: str) -> None:
     page = seen.open(report)
-    paths = "all => all.map(e => e.getAttribute('d')).join() + document.querySelector('#accuracy .axis').textContent"
-    before = page.eval_on_selector_all("#accuracy path.line", paths)
-    page.locator(f"#accuracy input[value={value}]").check()
-    after = page.eval_on_selector_all("#accuracy path.line", paths)
+    paths = "all => all.map(e => e.getAttribute('d')).join() + document.querySelector('#scores .axis').textContent"
+    before = page.eval_on_selector_all("#scores path.line", paths)
+    page.locator(f"#scores input[value={value}]").check()
+    after = page.eval_on_selector_all("#scores path.line", paths)
     assert after != before
     assert "NaN" not in seen.drawn()
     assert seen.complaints == []
@@ -127,10 +127,10 @@ def test_axes_change_what_is_drawn(seen: Seen, report: Path, value: str) -> None
 
 def test_the_pointer_reads_all_methods(seen: Seen, report: Path) -> None:
     page = seen.open(report)
-    tip = page.locator("#accuracy .tip")
+    tip = page.locator("#scores .tip")
     assert tip.is_hidden()
-    page.locator("#accuracy input[value=rounds]").check()
-    area = page.locator("#accuracy .area")
+    page.locator("#scores input[value=rounds]").check()
+    area = page.locator("#scores .area")
     area.scroll_into_view_if_needed()
     box = area.bounding_box()
     assert box is not None
@@ -146,13 +146,13 @@ def test_the_pointer_reads_all_methods(seen: Seen, report: Path) -> None:
 
 def test_the_keyboard_reads_values_too(seen: Seen, report: Path) -> None:
     page = seen.open(report)
-    page.locator("#accuracy .plot").focus()
+    page.locator("#scores .plot").focus()
     page.keyboard.press("ArrowRight")
-    first = page.locator("#accuracy .tip p").inner_text()
+    first = page.locator("#scores .tip p").inner_text()
     page.keyboard.press("ArrowRight")
-    assert page.locator("#accuracy .tip p").inner_text() != first
+    assert page.locator("#scores .tip p").inner_text() != first
     page.keyboard.press("Escape")
-    assert page.locator("#accuracy .tip").is_hidden()
+    assert page.locator("#scores .tip").is_hidden()
 
 
 def test_masks_and_clients_follow_method_and_round(seen: Seen, report: Path) -> None:
@@ -207,7 +207,7 @@ def test_paper_is_light_and_shows_everything(seen: Seen, report: Path) -> None:
     page = seen.open(report)
     page.locator("#theme input[value=dark]").check()
     page.get_by_role("button", name="feddst").first.click()
-    lines = page.locator("#accuracy path.line")
+    lines = page.locator("#scores path.line")
     assert lines.count() == 2
     page.evaluate("window.addEventListener('beforeprint', () => { window.printed = true; })")
     assert page.pdf().startswith(b"%PDF")
@@ -325,9 +325,9 @@ def test_names_of_marks_that_are_close_do_not_overprint(
 
 def test_a_line_that_ends_early_is_led_to_its_name(seen: Seen, report: Path) -> None:
     page = seen.open(report)
-    assert page.locator("#accuracy .leader").count() == 2  # of 15 MiB, feddst and randommask have sent 4
-    page.locator("#accuracy input[value=rounds]").check()
-    assert page.locator("#accuracy .leader").count() == 1  # of 4 rounds, fedavgm has played 3
+    assert page.locator("#scores .leader").count() == 2  # of 15 MiB, feddst and randommask have sent 4
+    page.locator("#scores input[value=rounds]").check()
+    assert page.locator("#scores .leader").count() == 1  # of 4 rounds, fedavgm has played 3
 
 
 def test_methods_that_are_shown_have_a_check_mark(seen: Seen, report: Path) -> None:

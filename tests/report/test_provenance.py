@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -41,13 +42,7 @@ def own_data() -> feddst.Dataset:
 def mnist() -> feddst.Dataset:
     """Some of MNIST, so that it is quickly read."""
     whole = load_mnist()
-    return replace(
-        whole,
-        train_images=whole.train_images[:1000],
-        train_labels=whole.train_labels[:1000],
-        test_images=whole.test_images[:200],
-        test_labels=whole.test_labels[:200],
-    )
+    return replace(whole, train=whole.train.taken(np.arange(1000)), test=whole.test.taken(np.arange(200)))
 
 
 @pytest.fixture(autouse=True)
@@ -99,7 +94,7 @@ def test_the_built_in_network_on_data_of_another_shape(path: Path) -> None:
 
 
 def test_own_data_of_mnist_s_shape_with_the_built_in_network(path: Path, mnist: feddst.Dataset) -> None:
-    other = replace(mnist, train_images=mnist.train_images.flip(0))
+    other = replace(mnist, train=mnist.train.taken(np.arange(1000)[::-1].copy()))
     assert provenance(play(path, data=other)) == Provenance(network=False, data=True, own=True)
     assert content([path])["data"] == "own data, 4 clients"
     assert content([path])["commands"]["runs"] == []

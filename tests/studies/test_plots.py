@@ -12,10 +12,10 @@ from feddst.studies.plots import (
     Picture,
     _set_up,
     _spread_out,
-    accuracy_against_upload,
     band,
     looks_of,
     new_figure,
+    score_against_upload,
 )
 
 
@@ -72,7 +72,7 @@ def test_a_picture_is_drawn_and_drawn_again(tmp_path: Path, seeds: tuple[int, ..
     config = CompareConfig(methods=entries, seeds=seeds, caps=(0.005, 0.01))
     comparison = Comparison(config, curves, tmp_path, finished=False)  # one entry has no curve yet
     for _ in range(2):
-        accuracy_against_upload(comparison, tmp_path / "accuracy.png")
+        score_against_upload(comparison, tmp_path / "accuracy.png")
     assert (tmp_path / "accuracy.png").read_bytes().startswith(b"\x89PNG")
     assert [path.name for path in tmp_path.iterdir()] == ["accuracy.png"]
 

@@ -157,7 +157,7 @@ def test_markdown_is_an_aligned_table(two_seeds: Comparison) -> None:
 
 def test_clients_own_models_have_a_column_where_there_are_such() -> None:
     one = curve("lg-fedavg", 0, [(0.5, 0.1), (1.0, 0.2)])
-    rows = tuple(replace(row, accuracy_personal=score) for row, score in zip(one.rows, (0.8, 0.9), strict=True))
+    rows = tuple(replace(row, score_personal=score) for row, score in zip(one.rows, (0.8, 0.9), strict=True))
     both = comparison(curve("fedavgm", 0, [(1.0, 0.5)]), replace(one, rows=rows), caps=(1.0,))
     assert table(both) == [
         ["method", "1 GiB", "own models", "MiB up", "MiB down"],

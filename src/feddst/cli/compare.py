@@ -17,7 +17,7 @@ from feddst.runtime.config import refuse_ineffective
 from feddst.runtime.wording import counted
 from feddst.studies import Comparison, compare
 from feddst.studies.comparison import compare_config, compare_options
-from feddst.studies.reports import PICTURE, TABLE
+from feddst.studies.reports import TABLE, picture_of
 from feddst.studies.tables import caption, headline, notes, table
 
 
@@ -56,7 +56,8 @@ def show(comparison: Comparison) -> None:
     for note in notes(comparison):
         print(note)
     print(f"\ntable    {comparison.path / TABLE}")
-    if (comparison.path / PICTURE).is_file():
-        print(f"picture  {comparison.path / PICTURE}")
+    picture = comparison.path / picture_of(comparison)
+    if picture.is_file():
+        print(f"picture  {picture}")
     print(f"report   {command('report', str(comparison.path))}")
     print("\n" + headline(comparison))

@@ -1,5 +1,6 @@
 """The live view as lines of text, for any width: what does not fit is left out, the least important first."""
 
+import math
 import textwrap
 from dataclasses import dataclass
 from typing import Literal
@@ -29,7 +30,7 @@ def frame(progress: RunProgress, width: int, *, ascii_only: bool = False) -> lis
     width = min(width, WIDEST)
     numbers = (
         _rounds(progress, width, "=-" if ascii_only else "━─"),
-        _accuracy(progress, width, curve=not ascii_only),
+        _score(progress, width, curve=not ascii_only),
         _labelled("sent", width, *_sent(progress)),
         _labelled("weights", width, *_weights(progress)),
         _labelled("time", width, *_time(progress)),
@@ -51,15 +52,19 @@ def _rounds(progress: RunProgress, width: int, strokes: str) -> str:
     return f"{start}  {strokes[0] * done}{strokes[1] * (room - done)}  {end}" if room > 0 else f"{start}  {end}"
 
 
-def _accuracy(progress: RunProgress, width: int, *, curve: bool) -> str:
-    best = progress.best
+def _score(progress: RunProgress, width: int, *, curve: bool) -> str:
+    best, metric = progress.best, progress.metric
     if best is None:
-        return _labelled("accuracy", width, "not evaluated yet")
-    scores = [score.accuracy for score in progress.scores]
-    short = f"{percent(scores[-1])}, best {percent(best.accuracy)}"
-    line = _labelled("accuracy", width - 2 * SHORTEST, f"{short} in round {best.round:,}", short)
+        return _labelled(metric.name, width, "not evaluated yet")
+    scores = [one.score for one in progress.scores]
+    short = f"{metric.text(scores[-1])}, best {metric.text(best.score)}"
+    line = _labelled(metric.name, width - 2 * SHORTEST, f"{short} in round {best.round:,}", short)
     room = min(CURVE, width - len(line) - 2)
-    return f"{line}  {sparkline(scores, room)}" if curve and room >= SHORTEST else line
+    return (
+        f"{line}  {sparkline([one for one in scores if math.isfinite(one)], room)}"
+        if curve and room >= SHORTEST
+        else line
+    )
 
 
 def _sent(progress: RunProgress) -> tuple[str, ...]:
@@ -93,5 +98,5 @@ def _time(progress: RunProgress) -> tuple[str, ...]:
 
 def _labelled(label: str, width: int, *wordings: str) -> str:
     """The label and the first wording that fits, else the last."""
-    lines = [f"{label:{LABEL}}{words}" for words in wordings]
+    lines = [f"{label:{LABEL - 1}} {words}" for words in wordings]
     return next((line for line in lines if len(line) <= width), lines[-1])

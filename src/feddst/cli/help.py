@@ -76,12 +76,14 @@ def _heading(group: str) -> str:
 def _described(opt: Option) -> str:
     if opt.type is bool:
         return f"  --{opt.name}\n" + _filled(opt.help, INDENT)
-    first, default = f"  --{opt.name} {_kind(opt)}", shown_default(opt)
+    first, default, said = f"  --{opt.name} {_kind(opt)}", shown_default(opt), opt.help
+    if opt.choices and len(first) > page_width():
+        first, said = f"  --{opt.name} NAME", f"{opt.help}; one of {', '.join(map(str, opt.choices))}"
     if default:
         shown = f"[default: {default}]"
         room = len(first) + 2 + len(shown) <= page_width()
         first += f"  {shown}" if room else f"\n{_filled(shown, INDENT)}"
-    return first + "\n" + _filled(opt.help, INDENT)
+    return first + "\n" + _filled(said, INDENT)
 
 
 def _kind(opt: Option) -> str:

@@ -43,7 +43,7 @@ COMMANDS: dict[str, Command] = {
     ),
     "compare": Command(
         "compare [--methods A,B,…] [--seeds 0,1,…] [--caps X,Y,…] [--out DIR] [options]",
-        "run several methods on the same data and compare their accuracy at upload caps",
+        "run several methods on the same data and compare them at upload caps",
         lambda: options_of(Common) + options_of(LogArguments) + compare_options(),
         compare_command,
         unneeded={"resume": AGAIN},

@@ -42,8 +42,8 @@ class Lines:
 
     def show(self, progress: RunProgress) -> None:
         row = progress.last
-        if row is not None and row.accuracy is not None:
-            say(progress_line(progress.pace, row, row.accuracy))
+        if row is not None and row.score is not None:
+            say(progress_line(progress.pace, row, row.score))
 
     def announce(self, line: str, progress: RunProgress) -> None:
         say(line)
@@ -167,7 +167,8 @@ def _title(turn: Turn) -> str:
 
 def _outcome(run: Run) -> str:
     summary = run.summary()
+    text = summary.metric.text
     return (
-        f"best {percent(summary.best)}, final {percent(summary.final)} after {counted(summary.rounds, 'round')}, "
+        f"best {text(summary.best)}, final {text(summary.final)} after {counted(summary.rounds, 'round')}, "
         f"{mib(run.rows[-1], run.config.accounting)} and {duration(summary.seconds)}"
     )

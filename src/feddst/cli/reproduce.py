@@ -15,7 +15,7 @@ from feddst.options import Option, as_words, one_of, option, options_of, updated
 from feddst.runtime.wording import percent
 from feddst.studies.reproduce.carry_out import reproduce
 from feddst.studies.reproduce.config import TARGETS, ReproduceConfig
-from feddst.studies.reproduce.figures import CURVES, SWEEP
+from feddst.studies.reproduce.figures import SWEEP, curves_of
 from feddst.studies.reproduce.progress import Overview, ProgressLines
 from feddst.studies.reproduce.record import RECORD, Record
 from feddst.studies.reproduce.request import Request
@@ -83,7 +83,7 @@ def show(record: Record, out: Path) -> None:
     show_table(short_table(record), numbers=True)
     for line in [*notes(record), "", *sentences(record), ""]:
         print(line)
-    for name in (RECORD, TABLE, CURVES, SWEEP):
+    for name in (RECORD, TABLE, curves_of(record), SWEEP):
         if (out / name).is_file():
             print(out / name)
 

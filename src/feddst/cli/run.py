@@ -18,7 +18,7 @@ from feddst.options import options_of, updated
 from feddst.runtime import Result, RunConfig, Summary, run
 from feddst.runtime.config import config_of, refuse_ineffective
 from feddst.runtime.storage import RunDirectory
-from feddst.runtime.wording import counted, duration, forward_pass, percent
+from feddst.runtime.wording import counted, duration, examples_word, forward_pass
 
 
 def run_command(given: Arguments) -> int:
@@ -60,15 +60,19 @@ def describe(summary: Summary, config: RunConfig, path: Path) -> str:
     """A run's results, in lines."""
     formula = "the published code's count" if config.accounting == "published" else "the paper's formula"
     up, down = summary.upload_bytes / 2**20, summary.download_bytes / 2**20
-    own = summary.final_personal
-    personal = "" if own is None else f"personal  clients' own models on their own images: final {percent(own, 2)}\n"
+    metric, own = summary.metric, summary.final_personal
+    best, final, last_ten = (metric.text(score, 2) for score in (summary.best, summary.final, summary.last_ten))
+    images = examples_word(metric)
+    personal = (
+        "" if own is None else f"personal  clients' own models on their own {images}: final {metric.text(own, 2)}\n"
+    )
     cost = forward_pass(summary.forward_flops_sparse, summary.forward_flops_dense)
     forward = f"forward   {cost}\n" if cost else ""
     refused = f"refused   {counted(summary.refused, 'update')} that could not be used\n" if summary.refused else ""
     stop = {"cap": "the upload cap", "rounds": "the number of rounds"}[summary.stopped_by]
     return (
-        f"accuracy  best {percent(summary.best, 2)} (round {summary.best_round}), final {percent(summary.final, 2)}, "
-        f"mean of the last ten evaluations {percent(summary.last_ten, 2)}\n"
+        f"{metric.name:8}  best {best} (round {summary.best_round}), final {final}, "
+        f"mean of the last ten evaluations {last_ten}\n"
         f"{personal}"
         f"upload    {up:,.1f} MiB measured, {summary.upload_gib * 1024:,.1f} MiB by {formula}\n"
         f"download  {down:,.1f} MiB measured, {summary.download_gib * 1024:,.1f} MiB by {formula}\n"

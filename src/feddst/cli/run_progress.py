@@ -3,8 +3,9 @@
 import time
 from dataclasses import dataclass, field
 
+from feddst.core.metric import Metric
 from feddst.runtime.config import RunConfig
-from feddst.runtime.metrics import Row
+from feddst.runtime.metrics import ACCURACY, Row
 from feddst.runtime.pace import Pace
 from feddst.runtime.run import Run
 
@@ -14,7 +15,7 @@ class Score:
     """An evaluation."""
 
     round: int
-    accuracy: float
+    score: float
 
 
 @dataclass
@@ -32,6 +33,7 @@ class RunProgress:
     scores: list[Score] = field(default_factory=list)
     moved: Row | None = None
     density_all: float | None = None
+    metric: Metric = ACCURACY
     heard: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
@@ -40,7 +42,7 @@ class RunProgress:
     @classmethod
     def of(cls, run: Run, title: str = "") -> "RunProgress":
         """The run up to now: that of a resumed run begins with the rounds it had."""
-        progress = cls(run.config, run.densities.prunable, title, density_all=run.densities.all)
+        progress = cls(run.config, run.densities.prunable, title, density_all=run.densities.all, metric=run.metric)
         for row in run.rows:
             progress._note(row)
         return progress
@@ -54,7 +56,8 @@ class RunProgress:
     @property
     def best(self) -> Score | None:
         """The best evaluation, the first of equals."""
-        return max(self.scores, key=lambda score: score.accuracy, default=None)
+        known = [one for one in self.scores if one.score == one.score]
+        return max(known, key=lambda one: self.metric.merit(one.score), default=None)
 
     def done(self) -> float:
         """The share of the run that is over."""
@@ -68,7 +71,7 @@ class RunProgress:
 
     def _note(self, row: Row) -> None:
         self.last, self.density, self.density_all = row, row.density, row.density_all
-        if row.accuracy is not None:
-            self.scores.append(Score(row.round, row.accuracy))
+        if row.score is not None:
+            self.scores.append(Score(row.round, row.score))
         if row.entered or row.left:
             self.moved = row

@@ -33,16 +33,20 @@ class Metric(ABC):
 
     @property
     def heading(self) -> str:
-        """Its name with its unit."""
-        return f"{self.name}, %" if self.percent else self.name
+        """Its name with its unit: `accuracy [%]` or `rmse`."""
+        return f"{self.name} [%]" if self.percent else self.name
+
+    def merit(self, value: float) -> float:
+        """A value of which more is better, whatever the direction."""
+        return value if self.higher_is_better else -value
 
     def shown(self, value: float) -> float:
         """A value as it is shown: per cent of a share."""
         return 100 * value if self.percent else value
 
-    def text(self, value: float) -> str:
-        """A value in a line of text: `93.1 %` or `0.0412`."""
-        return f"{100 * value:.1f} %" if self.percent else f"{value:.4g}"
+    def text(self, value: float, decimals: int = 1) -> str:
+        """A value in a line of text: `93.1 %` or `0.0412`; `decimals` are those of per cent."""
+        return f"{100 * value:.{decimals}f} %" if self.percent else f"{value:.4g}"
 
     def cell(self, value: float) -> str:
         """A value in a table whose heading has the unit."""

@@ -16,7 +16,8 @@ from feddst.methods import why_idle
 from feddst.options import as_words, flatten, updated
 from feddst.runtime import Row, RunConfig, toml
 from feddst.runtime.config import config_of, method_named
-from feddst.runtime.wording import counted, forward_pass, percent
+from feddst.runtime.metrics import ACCURACY
+from feddst.runtime.wording import counted, examples_word, forward_pass, percent
 
 _MIB = 2**20
 _FORMATS = {
@@ -46,13 +47,13 @@ def card(facts: Facts) -> str:
     parts = [
         _front_matter(facts),
         _what(facts),
-        _accuracy(facts.trained),
+        _scores(facts.trained),
         _loading(facts),
         _inputs(facts.origin.inputs),
         _layers(facts.trained),
         _costs(facts.trained),
         _made_with(facts),
-        _terms(facts.origin),
+        _terms(facts),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -61,11 +62,11 @@ def _front_matter(facts: Facts) -> str:
     inputs = facts.origin.inputs
     tags = ["federated-learning", *(["sparse"] if facts.trained.masks else []), facts.trained.config.method]
     lines = ["---", "library_name: feddst", "tags:", *(f"- {json.dumps(tag)}" for tag in tags)]
-    if inputs is not None and inputs.pixels:
+    if inputs is not None and inputs.pixels and inputs.classes:
         lines.append("pipeline_tag: image-classification")
     if inputs is not None and not facts.origin.own_data and inputs.data in ("mnist", "cifar10", "cifar100"):
         lines += ["datasets:", f"- {inputs.data}"]
-    return "\n".join([*lines, "metrics:", "- accuracy", "---"])
+    return "\n".join([*lines, "metrics:", f"- {facts.trained.metric.name}", "---"])
 
 
 def _what(facts: Facts) -> str:
@@ -75,8 +76,9 @@ def _what(facts: Facts) -> str:
     state = "" if trained.finished else " The run had not come to its end: this is its last checkpoint."
     rounded = ""
     if facts.values != "float32":
+        figures = "accuracies" if trained.metric == ACCURACY else "figures"
         rounded = (
-            f" Its values were rounded to {facts.values} after training; the accuracies below are of the model before."
+            f" Its values were rounded to {facts.values} after training; the {figures} below are of the model before."
         )
     sparse = f", {percent(trained.sparsity)} of the weights of its sparse layers pruned" if trained.masks else ", dense"
     paper = method_named(config.method).card.paper
@@ -95,25 +97,37 @@ def _what(facts: Facts) -> str:
     return "\n".join(lines)
 
 
-def _accuracy(trained: Trained) -> str:
-    row = trained.evaluated
+def _scores(trained: Trained) -> str:
+    row, metric = trained.evaluated, trained.metric
+    title = "## Accuracy" if metric == ACCURACY else f"## {metric.name}"
     if row is None:
-        return "## Accuracy\n\nIt was not measured in the run."
+        return f"{title}\n\nIt was not measured in the run."
     of = "the server's model" if trained.client is not None else "the model"
     when = f"after round {row.round}"
     if row.round != trained.round:
         when += f", the last that was evaluated before this model's, {trained.round}"
-    tests = "images held out" if trained.config.data.held_out else "test images"
+    images = examples_word(metric)
+    tests = f"{images} held out" if trained.config.data.held_out else f"test {images}"
     named = (
-        (f"mean over clients, each on its own {tests}", row.accuracy),
-        ("mean over the worst tenth of the clients", row.accuracy_worst),
-        (f"all {tests}", row.accuracy_global),
-        (f"clients' own models, on (some of) their own {tests}", row.accuracy_personal),
+        (f"mean over clients, each on its own {tests}", row.score),
+        ("mean over the worst tenth of the clients", row.score_worst),
+        (f"all {tests}", row.score_global),
+        (f"clients' own models, on (some of) their own {tests}", row.score_personal),
     )
-    rows = [f"| {name} | {percent(value, 2)} |" for name, value in named if value is not None]
+    rows = [f"| {name} | {metric.text(value, 2)} |" for name, value in named if value is not None]
+    less = "" if metric.higher_is_better else " Less is better."
+    others = [f"{name} {value:.4g}" for name, value in row.others.items()]
+    also = ["", f"Other figures: {', '.join(others)}."] if others else []
     own = "" if trained.client is None else " This client's model alone was not measured."
-    heading = ["## Accuracy", "", f"Of {of} {when}, as measured in the run.{own}", "", "| | accuracy |", "|---|---:|"]
-    return "\n".join([*heading, *rows])
+    heading = [
+        title,
+        "",
+        f"Of {of} {when}, as measured in the run.{less}{own}",
+        "",
+        f"| | {metric.name} |",
+        "|---|---:|",
+    ]
+    return "\n".join([*heading, *rows, *also])
 
 
 def _loading(facts: Facts) -> str:
@@ -137,6 +151,10 @@ def _inputs(inputs: Inputs | None) -> str:
             f"then, by channel, minus the mean {_numbers(inputs.mean)}, divided by the std {_numbers(inputs.std)}."
         )
         lines.append("The model, in every format, expects this to be done already.")
+    if inputs.several:
+        lines = [f"Several: {inputs.several}, each with the examples as its first dimension."]
+    if inputs.outputs:
+        return f"## Inputs\n\n{' '.join(lines)}\n\nFor each input it gives {counted(inputs.scores, 'number')}."
     classes = ", ".join(map(_plain, inputs.classes[:20])) + (", …" if len(inputs.classes) > 20 else "")
     return f"## Inputs\n\n{' '.join(lines)}\n\n{len(inputs.classes)} classes, in the order of the scores: {classes}."
 
@@ -218,12 +236,14 @@ def command(config: RunConfig) -> str:
     return shlex.join(["feddst", "run", *as_words(changed)])
 
 
-def _terms(origin: Origin) -> str:
+def _terms(facts: Facts) -> str:
+    origin, images = facts.origin, examples_word(facts.trained.metric)
     data = "The data's own licence may bear on it."
     if origin.inputs is not None and origin.inputs.data == "mnist" and not origin.own_data:
         data = "MNIST is under CC BY-SA 3.0."
     return (
-        "## Use and licence\n\nA result of an experiment: it was tested on the images named above and on nothing else. "
+        f"## Use and licence\n\nA result of an experiment: it was tested on the {images} named above "
+        "and on nothing else. "
         f"No licence has been chosen for it; whoever publishes it does. {data}"
     )
 

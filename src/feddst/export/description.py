@@ -5,11 +5,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, cast
 
+from feddst.core.metric import Metric
 from feddst.errors import CheckpointError
 from feddst.export.inputs import Inputs
 from feddst.export.networks import INPUT_DTYPES
 from feddst.models import ModelConfig
 from feddst.models.build import NETWORKS
+from feddst.runtime.metrics import ACCURACY, noted
 
 FORMAT = 1
 _MOST_DIMENSIONS = 8
@@ -24,7 +26,8 @@ class Description:
     method: str
     round: int
     sparsity: float
-    accuracy: Mapping[str, float] = field(default_factory=dict)
+    scores: Mapping[str, float] = field(default_factory=dict)
+    metric: Metric = ACCURACY
     client: int | None = None
     network: ModelConfig | None = None
     inputs: Inputs | None = None
@@ -32,10 +35,16 @@ class Description:
     def text(self) -> str:
         """The description as JSON."""
         network = self.network and {"name": self.network.name, "head": self.network.head}
-        inputs = self.inputs and asdict(self.inputs)
+        inputs = self.inputs and {name: value for name, value in asdict(self.inputs).items() if _is_told(name, value)}
         own = {"feddst": self.feddst, "method": self.method, "round": self.round, "sparsity": self.sparsity}
-        also = {"accuracy": dict(self.accuracy), "client": self.client, "network": network, "inputs": inputs}
-        return json.dumps({"format": FORMAT, **own, **also}, ensure_ascii=False)
+        scores = {"accuracy" if self.metric == ACCURACY else "scores": dict(self.scores)}
+        also = {**scores, "client": self.client, "network": network, "inputs": inputs}
+        return json.dumps(noted({"format": FORMAT, **own, **also}, self.metric), ensure_ascii=False)
+
+
+def _is_told(name: str, value: object) -> bool:
+    """Whether a field of the inputs is written: those of models without classes, or with several inputs, are rare."""
+    return name not in ("outputs", "several") or bool(value)
 
 
 def read_network(text: str) -> tuple[ModelConfig, Inputs] | None:
@@ -69,9 +78,12 @@ def _inputs(stored: dict[str, Any]) -> Inputs:
     sides = isinstance(shape, list) and all(type(side) is int and 0 < side <= _LARGEST_SIDE for side in shape)
     if not sides or not 0 < len(cast(list[int], shape)) <= _MOST_DIMENSIONS:
         raise CheckpointError("its inputs have no sensible shape")
-    if not isinstance(classes, list) or not classes or not all(isinstance(name, str) for name in classes):
+    outputs = stored.get("outputs", 0)
+    if type(outputs) is not int or not 0 <= outputs <= _LARGEST_SIDE:
+        raise CheckpointError("it gives no sensible number of outputs")
+    if not isinstance(classes, list) or not (classes or outputs) or not all(isinstance(name, str) for name in classes):
         raise CheckpointError("its classes are not named")
     if dtype not in INPUT_DTYPES:
         raise CheckpointError(f"its inputs are of the unknown kind {dtype!r}")
     # How images are normalised is for the reader of a card: nothing here computes with it.
-    return Inputs("", tuple(cast(list[int], shape)), dtype, tuple(classes))
+    return Inputs("", tuple(cast(list[int], shape)), dtype, tuple(classes), outputs=outputs)

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from feddst.core.batches import tensors_of
+from feddst.core import LocalTraining, objective_of
+from feddst.core.batches import form_of, tensors_of
+from feddst.core.plan import USUAL
 from feddst.data import DataConfig, Dataset, Federation, StoredRecords, federate
 from feddst.data.cifar import CIFAR10, CIFAR100, Cifar
 from feddst.data.sources import data_directory
@@ -18,8 +20,9 @@ _CIFARS = {"cifar10": CIFAR10, "cifar100": CIFAR100}
 class Inputs:
     """Inputs of one `shape` and number format, without the batch dimension, and the classes that scores stand for.
 
-    `pixels` is whether images are stored as bytes, which are divided by 255 and then, where `mean` and `std` are given
-    (one number a channel), normalised.
+    A model that does not give one score a class gives `outputs` numbers. `several` describes the inputs of a model that
+    takes more than one; `shape` and `dtype` are then of the first. `pixels` is whether images are stored as bytes,
+    which are divided by 255 and then, where `mean` and `std` are given (one number a channel), normalised.
     """
 
     data: str
@@ -29,11 +32,20 @@ class Inputs:
     pixels: bool = False
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
+    outputs: int = 0
+    several: str = ""
+
+    @property
+    def scores(self) -> int:
+        """How many numbers the model gives for an input."""
+        return self.outputs or len(self.classes)
 
 
-def inputs_from(dataset: Dataset) -> Inputs:
-    """What a model takes that was trained on this data set."""
-    example = tensors_of(dataset.example())[0]
+def inputs_from(dataset: Dataset, local: LocalTraining = USUAL) -> Inputs:
+    """What a model takes that was trained on this data set in this way."""
+    whole = dataset.example()
+    example = tensors_of(whole)[0]
+    outputs = objective_of(local).outputs_for(dataset.train.some_targets, dataset.num_classes)
     stored = dataset.train.inputs if isinstance(dataset.train, StoredRecords) else None
     return Inputs(
         data=dataset.name,
@@ -43,6 +55,8 @@ def inputs_from(dataset: Dataset) -> Inputs:
         pixels=isinstance(stored, Tensor) and stored.dtype == torch.uint8,
         mean=dataset.mean,
         std=dataset.std,
+        outputs=0 if outputs == dataset.num_classes else outputs,
+        several="" if isinstance(whole, Tensor) else form_of(whole),
     )
 
 

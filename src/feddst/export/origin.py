@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from feddst.core import OBJECTIVES
 from feddst.data import Dataset, Federation, RemoteFederation, clients_of
 from feddst.engines import EvalTask
 from feddst.engines.reference import ReferenceEngine
@@ -20,6 +21,7 @@ from feddst.export.inputs import Inputs, federation_here, inputs_from, named_inp
 from feddst.export.networks import difference, example, filled, own_module, resolved, skeleton
 from feddst.export.trained import Trained
 from feddst.models import ModelConfig, ModuleSource, initial_model
+from feddst.objectives import MissingObjective
 from feddst.runtime.storage import identity_of
 
 _SAME_LOSS = 1e-3
@@ -46,7 +48,11 @@ def origin_of(trained: Trained, model: ModuleSource | None, data: Dataset | Fede
     """A trained model's origin; `model` and `data` are what the run was given in Python, if anything."""
     own = None if model is None else filled(own_module(model), trained.tensors)
     federation = _federation(trained, data)
-    inputs = named_inputs(trained.config.data) if federation is None else inputs_from(federation.dataset)
+    inputs = (
+        named_inputs(trained.config.data)
+        if federation is None
+        else inputs_from(federation.dataset, trained.config.local)
+    )
     if inputs is None:
         return Origin(module=own)
     built_in = skeleton(trained.config.model, inputs)
@@ -87,9 +93,10 @@ def _known(trained: Trained, module: nn.Module, inputs: Inputs, federation: Fede
 def _has_the_same_loss(trained: Trained, module: nn.Module, dataset: Dataset) -> bool:
     """Whether the model's mean loss on the test images is what the last round's evaluation found."""
     recorded = trained.rows[-1].loss if trained.rows else None
-    if recorded is None:
+    local = trained.config.local
+    if recorded is None or isinstance(OBJECTIVES[local.objective], MissingObjective):
         return False
-    engine = ReferenceEngine(copy.deepcopy(module), dataset, torch.device("cpu"))
+    engine = ReferenceEngine(copy.deepcopy(module), dataset, torch.device("cpu"), local)
     found = engine.evaluate_one(EvalTask(trained.params, trained.buffers)).loss
     return abs(found - recorded) <= _SAME_LOSS * max(1.0, recorded)
 
@@ -104,7 +111,8 @@ def _identities(trained: Trained, module: nn.Module, inputs: Inputs, federation:
     """The digests that a run of this model on these data has: with clients here, or on other machines."""
     model = initial_model(module)
     yield identity_of(model, federation)
-    yield identity_of(model, RemoteFederation(example(inputs, 1), len(inputs.classes), trained.config.data.clients))
+    if not inputs.several:
+        yield identity_of(model, RemoteFederation(example(inputs, 1), inputs.scores, trained.config.data.clients))
 
 
 def _division(trained: Trained, federation: Federation | None) -> str:

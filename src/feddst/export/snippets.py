@@ -15,7 +15,7 @@ def snippet(file: str, format: str, origin: Origin) -> str:
     if given:
         lines.append("# Net: the module that was trained, or a function that makes one")
     lines.append(f"model = feddst.load({json.dumps(file)}{given})  # an nn.Module in evaluation mode")
-    if origin.inputs is not None:
+    if origin.inputs is not None and not origin.inputs.several:
         lines = ["import torch", "", *lines, "", *_torch_images(origin.inputs), "scores = model(images)"]
     return "\n".join(lines) + "\n"
 

@@ -7,13 +7,16 @@ from pathlib import Path
 from torch import Tensor
 
 from feddst.core import Masks, Tensors, count_kept
+from feddst.core.metric import Metric
 from feddst.errors import CheckpointError, DamageError, OptionError
 from feddst.methods import Method
 from feddst.models import persistent_buffers
 from feddst.runtime import Result, Row, RunConfig
 from feddst.runtime.config import make_method, method_named
 from feddst.runtime.ema import result_of
+from feddst.runtime.metrics import ACCURACY, is_known
 from feddst.runtime.storage import Checkpoint, RunDirectory, read_checkpoint
+from feddst.runtime.wording import examples_word
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,12 @@ class Trained:
     @property
     def evaluated(self) -> Row | None:
         """The last round up to this model that was evaluated."""
-        return next((row for row in reversed(self.rows) if row.accuracy is not None), None)
+        return next((row for row in reversed(self.rows) if row.score is not None), None)
+
+    @property
+    def metric(self) -> Metric:
+        """What the run's models were judged by."""
+        return self.rows[-1].metric if self.rows else ACCURACY
 
 
 def trained_in(path: Path, client: int | None = None, *, say: bool = True) -> Trained:
@@ -141,14 +149,14 @@ def _one_each(config: RunConfig) -> str:
     return f"{config.method} ends with one model a client."
 
 
-def accuracies(row: Row | None) -> Mapping[str, float]:
-    """The known accuracies of an evaluation, by kind."""
+def scores_of(row: Row | None) -> Mapping[str, float]:
+    """The known scores of an evaluation, by kind."""
     if row is None:
         return {}
     found = {
-        "mean_client": row.accuracy,
-        "worst_tenth": row.accuracy_worst,
-        "all_images": row.accuracy_global,
-        "own_models": row.accuracy_personal,
+        "mean_client": row.score,
+        "worst_tenth": row.score_worst,
+        f"all_{examples_word(row.metric)}": row.score_global,
+        "own_models": row.score_personal,
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in found.items() if is_known(value)}

@@ -6,17 +6,19 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from feddst.data import Dataset, Federation
-from feddst.errors import DataError, ModelError, OptionError
+from feddst.data.adapters import Source
+from feddst.errors import ModelError, OptionError
 from feddst.export.card import Facts, card
 from feddst.export.dense import safetensors_bytes, torch_bytes
 from feddst.export.description import Description
 from feddst.export.graph import onnx_bytes, refuse_without_onnx
 from feddst.export.origin import Origin, origin_of
 from feddst.export.sparse import sparse_bytes
-from feddst.export.trained import Trained, accuracies, trained_by, trained_in
+from feddst.export.trained import Trained, scores_of, trained_by, trained_in
 from feddst.models import ModuleSource
 from feddst.options import hint, one_of
 from feddst.runtime import Result
+from feddst.runtime.session import checked_data
 from feddst.runtime.storage import write_atomically
 
 Format = Literal["safetensors", "torch", "onnx", "sparse"]
@@ -46,7 +48,7 @@ def export(
     out: str | Path | None = None,
     *,
     model: ModuleSource | None = None,
-    data: Dataset | Federation | None = None,
+    data: Dataset | Federation | tuple[Source, Source] | None = None,
     client: int | None = None,
     values: Values = "float32",
 ) -> Exported:
@@ -57,7 +59,8 @@ def export(
     them the file does not say what network it is for, and ONNX needs both. `client` takes a client's own model, for
     methods that end with one a client. `values` rounds the numbers of a sparse file.
     """
-    _check(run, format, values, data)
+    _check(run, format, values)
+    data = checked_data(data)
     place = _directory(run)
     path = _destination(out, place, format, client)
     if format == "onnx":
@@ -75,7 +78,7 @@ def export(
     return Exported(path, beside, len(content), trained.dense_bytes, _notes(facts))
 
 
-def _check(run: str | Path | Result, format: str, values: str, data: Dataset | Federation | None) -> None:
+def _check(run: str | Path | Result, format: str, values: str) -> None:
     """Raise at the first argument that is not allowed."""
     if not isinstance(run, str | Path | Result):
         raise OptionError(f"run must be a run's directory or a feddst.Result, got {type(run).__name__}")
@@ -85,8 +88,6 @@ def _check(run: str | Path | Result, format: str, values: str, data: Dataset | F
         raise OptionError(f"values must be {one_of(get_args(Values))}, got {values!r}{hint(values, get_args(Values))}")
     if values != "float32" and format != "sparse":
         raise OptionError(f"values must be float32 where format is {format}, got {values!r}")
-    if data is not None and not isinstance(data, Dataset | Federation):
-        raise DataError(f"data must be a feddst.Dataset or feddst.Federation, got {type(data).__name__}")
 
 
 def _directory(run: str | Path | Result) -> Path | None:
@@ -136,7 +137,8 @@ def _content(trained: Trained, origin: Origin, format: Format, values: Values) -
         method=trained.config.method,
         round=trained.round,
         sparsity=trained.sparsity,
-        accuracy=accuracies(trained.evaluated),
+        scores=scores_of(trained.evaluated),
+        metric=trained.metric,
         client=trained.client,
         network=origin.network,
         inputs=origin.inputs,
@@ -145,6 +147,8 @@ def _content(trained: Trained, origin: Origin, format: Format, values: Values) -
         if origin.module is None or origin.inputs is None:
             missing = "model=…, data=…" if origin.module is None else "data=…"
             raise ModelError(f"format onnx needs what the run was given in Python: feddst.export(…, {missing})")
+        if origin.inputs.several:
+            raise ModelError(f"format onnx is for models with one input, this one takes {origin.inputs.several}")
         return onnx_bytes(origin.module, origin.inputs, text)
     if format == "sparse":
         numbers = {"round": trained.round, "seed": trained.config.seed}

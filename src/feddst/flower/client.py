@@ -12,7 +12,7 @@ from flwr.clientapp import ClientApp
 from torch import Tensor, nn
 
 from feddst.clients.exchange import TaskReader
-from feddst.core import LocalTraining, Tensors
+from feddst.core import Examples, LocalTraining, Tensors
 from feddst.core.batches import form_of
 from feddst.data import Dataset
 from feddst.data.adapters import Source, as_records
@@ -31,21 +31,28 @@ from feddst.flower.messages import (
     read_task_message,
 )
 from feddst.models import ModuleSource, make_module
+from feddst.runtime.config import RunConfig
+from feddst.runtime.session import Loss, with_objective
 from feddst.wire import ClientResult, ClientTask, Message
 
-DataFunction = Callable[[Context], Source]
-"""Gives a client's examples: a pair (inputs, targets) of arrays or tensors, a torch `Dataset` or a `DataLoader`.
+DataFunction = Callable[[Context], Source | Examples]
+"""Gives a client's examples: a pair (inputs, targets) of arrays or tensors, a torch `Dataset` or a `DataLoader`, or
+what `Federation.client_data` gives.
 
 The node's config says which client it is.
 """
 
 
-def client_app(model: ModuleSource, data: DataFunction, *, engine: EngineConfig | None = None) -> ClientApp:
+def client_app(
+    model: ModuleSource, data: DataFunction, *, loss: Loss | None = None, engine: EngineConfig | None = None
+) -> ClientApp:
     """A Flower app that carries out the training tasks of our `Strategy`.
 
     `model` is a module or a function that makes one, the same as the server's. `data(context)` gives this client's
-    images and labels; `context.node_config["partition-id"]` says which client it is.
+    images and labels; `context.node_config["partition-id"]` says which client it is. `loss` is what clients minimise
+    if it is a function or an objective of your own, the same as the server's.
     """
+    with_objective(RunConfig(), loss, ())
     worker = Worker(model, data, engine or EngineConfig())
     return app_of(lambda context: worker)
 
@@ -116,7 +123,9 @@ class Worker:
 
     def _dataset(self, context: Context) -> Dataset:
         name = f"client {partition_of(context)}"
-        records = as_records(name, "data", self._data(context))
+        given = self._data(context)
+        pair = (given.inputs, given.targets) if isinstance(given, Examples) else given
+        records = as_records(name, "data", pair)
         return Dataset(name, records, records.taken(np.arange(1)), tuple(classes_in(records)))
 
     def _prepared(self, seed: int, data: Dataset, local: LocalTraining) -> _Bench:

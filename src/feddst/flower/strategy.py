@@ -19,6 +19,7 @@ from torch import nn
 from feddst.clients.reproducible import reproducible
 from feddst.core.batches import Batch, tensors_of
 from feddst.data import Dataset, Federation, RemoteFederation, clients_of
+from feddst.data.adapters import Source
 from feddst.engines.base import Engine, EvalTask, Evaluation
 from feddst.errors import CheckpointError, OptionError
 from feddst.flower.config import FlowerConfig
@@ -35,9 +36,18 @@ from feddst.runtime.loop import SharedRound, Silent, Watcher, play
 from feddst.runtime.metrics import Row
 from feddst.runtime.networks import built_in
 from feddst.runtime.run import Run
-from feddst.runtime.session import engine_of, open_run, run_directory
+from feddst.runtime.session import (
+    Loss,
+    Metrics,
+    checked_data,
+    engine_of,
+    open_run,
+    resolve_metrics,
+    run_directory,
+    with_objective,
+)
 from feddst.runtime.storage import RunDirectory, identity_of
-from feddst.runtime.wording import counted, percent
+from feddst.runtime.wording import counted
 
 EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]
 """Evaluates a model: takes the round and the weights, as in Flower's own strategies."""
@@ -69,8 +79,8 @@ class Strategy(FlowerStrategy):
     `config` holds the options of `feddst run`: method, sparsity, rounds. `data.clients` in it is the number of nodes,
     which have partition ids from 0. `model` is a module, or a function that makes one. Models are evaluated on `data`,
     or else on what `config.data` names; a server without images is given an `example` input [1, …] instead, and
-    evaluates with `evaluate_fn`. With `out` the run is written to that directory as by `feddst run`, and `resume`
-    continues the run there.
+    evaluates with `evaluate_fn`. `loss` and `metrics` are as for `feddst.run`; the same `loss` is given to
+    `client_app`. With `out` the run is written to that directory as by `feddst run`, and `resume` continues it.
     """
 
     def __init__(
@@ -78,14 +88,17 @@ class Strategy(FlowerStrategy):
         config: RunConfig | None = None,
         *,
         model: ModuleSource | None = None,
-        data: Dataset | Federation | None = None,
+        data: Dataset | Federation | tuple[Source, Source] | None = None,
+        loss: Loss | None = None,
+        metrics: Metrics = (),
         example: Batch | None = None,
         flower: FlowerConfig | None = None,
         out: str | Path | None = None,
         resume: bool = False,
         watcher: Watcher | None = None,
     ) -> None:
-        self._config = config or RunConfig()
+        data = checked_data(data)
+        self._config = with_objective(config or RunConfig(), loss, metrics)
         if isinstance(data, Federation):
             self._config = updated(self._config, {"data.clients": data.num_clients})
         self._config.check()
@@ -193,6 +206,8 @@ class Strategy(FlowerStrategy):
         if source is None:
             assert isinstance(federation, Federation)  # an example alone is for a model of one's own
             source = built_in(config, federation.dataset)
+        if isinstance(federation, Federation):
+            resolve_metrics(config, federation, self._model)
         module = copy.deepcopy(make_module(source, config.seed)).cpu()
         if arrays:
             module.load_state_dict(arrays.to_torch_state_dict())
@@ -258,9 +273,12 @@ class _Minutes:
         """A line on how good the final model is."""
         tested = self.result.evaluate_metrics_serverapp
         scores = [_score(*each) for each in tested[max(tested)].items()] if tested else []
-        for accuracy in [row.accuracy for row in run.rows if row.accuracy is not None][-1:]:
-            scores.insert(0, f"accuracy {percent(accuracy, 2)}")
-        found = ", ".join(scores) or "nothing is known of its accuracy: the server has neither data nor evaluate_fn"
+        metric = run.metric
+        for score in [row.score for row in run.rows if row.score is not None][-1:]:
+            scores.insert(0, f"{metric.name} {metric.text(score, 2)}")
+        found = ", ".join(scores) or (
+            f"nothing is known of its {metric.name}: the server has neither data nor evaluate_fn"
+        )
         return f"{run.name}, after {counted(len(run.rows), 'round')}: {found}"
 
     def stop(self) -> bool:
@@ -279,7 +297,8 @@ def arrays_of(run: Run) -> ArrayRecord:
 
 def metrics_of(row: Row) -> MetricRecord:
     """A round's row, without unknown values."""
-    return MetricRecord({name: value for name, value in vars(row).items() if value is not None})
+    values = {**row.as_dict(), **row.others}
+    return MetricRecord({name: value for name, value in values.items() if isinstance(value, int | float)})
 
 
 def name_of(run: Run, module: nn.Module) -> str:

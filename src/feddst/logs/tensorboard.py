@@ -15,7 +15,7 @@ from typing import Any
 from feddst.core import register
 from feddst.errors import OptionError
 from feddst.logs.log import Ending, Log
-from feddst.logs.scalars import ALWAYS, GROUPS, scalars
+from feddst.logs.scalars import ALWAYS, heading, scalars
 from feddst.runtime import toml
 from feddst.runtime.metrics import Row
 from feddst.runtime.run import Run
@@ -26,7 +26,6 @@ FOLDER = "tensorboard"
 REMEMBERED = "tensorboard.json"
 """The file in a run's directory that says in which folder its events are, if that is elsewhere."""
 
-_TAGS = {name: f"{group}/{name}" for group, names in GROUPS.items() for name in names}
 _NAME = "events.out.tfevents."
 """How the names of event files begin."""
 
@@ -103,7 +102,7 @@ class EventFile:
         from tensorboard.compat.proto.summary_pb2 import Summary
 
         def event(row: Row) -> Any:
-            values = [Summary.Value(tag=_TAGS[name], simple_value=value) for name, value in scalars(row).items()]
+            values = [Summary.Value(tag=_tag(name), simple_value=value) for name, value in scalars(row).items()]
             return Event(wall_time=time.time(), step=row.round, summary=Summary(value=values))
 
         self._append([event(row) for row in rows])
@@ -134,6 +133,10 @@ class EventFile:
             raise
 
 
+def _tag(name: str) -> str:
+    return f"{heading(name)}/{name}"
+
+
 def _next_name(folder: Path) -> str:
     """A name that comes after those of the event files there are: TensorBoard reads them in this order."""
     stamps = [path.name.removeprefix(_NAME).partition(".")[0] for path in folder.glob(f"{_NAME}*")]
@@ -148,7 +151,7 @@ def _last_round(folder: Path) -> int | None:
     from tensorboard.backend.event_processing.event_accumulator import SCALARS, EventAccumulator
 
     found = EventAccumulator(str(folder), size_guidance={SCALARS: 1}, purge_orphaned_data=False).Reload()
-    tag = _TAGS[ALWAYS]
+    tag = _tag(ALWAYS)
     return int(found.Scalars(tag)[-1].step) if tag in found.Tags()[SCALARS] else 0
 
 

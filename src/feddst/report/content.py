@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 
 from feddst import __version__
+from feddst.core.metric import Metric
 from feddst.report.curves import Axis, against, axes, kept
 from feddst.report.entries import Entry, group
-from feddst.report.life import Layer, MaskLife, crowds, mask_life
+from feddst.report.life import SHARES, Layer, MaskLife, crowds, mask_life
 from feddst.report.provenance import whose_in_words
 from feddst.report.settings import beyond_commands, commands, report_command, settings
 from feddst.report.sources import FoundRun, Source, find
 from feddst.report.standings import Basis, basis, caption, cell, headline, notes, size, table, whole
 from feddst.report.traffic import Parts, traffic
-from feddst.runtime.metrics import Row
-from feddst.runtime.wording import counted, duration, percent
+from feddst.runtime.metrics import ACCURACY, Row, is_known
+from feddst.runtime.wording import counted, duration, examples_word, percent
 from feddst.studies.plots import Band, spread_in_words
 
 WORST_POINTS = 120
@@ -44,6 +45,7 @@ def content(paths: Sequence[Path]) -> dict[str, Any]:
         "spread": _spread(entries),
         "axes": [_axis(axis, found, axis is main) for axis in known],
         "axis": main.key if main is not None else "rounds",
+        "metric": _metric(found.metric),
         "entries": [_entry(entry, known, found) for entry in entries],
         "table": {"caption": caption(entries, found), "lines": lines, "notes": notes(lines, entries)},
         "settings": [asdict(setting) for setting in settings(entries)],
@@ -95,12 +97,18 @@ def _entry(entry: Entry, known: Sequence[Axis], found: Basis) -> dict[str, Any]:
         "best_of": "best of the whole run" if cap is None else f"best with {cap.label} of upload",
         "facts": _facts(entry),
         "paths": [str(run.path) for run in entry.runs],
-        **_curves(entry, known),
-        "worst": _worst(entry),
+        **_curves(entry, known, found.metric),
+        "worst": _worst(entry, found.metric),
         "traffic": {"up": _parts(sent.up), "down": _parts(sent.down), "rounds": _number(sent.rounds)},
         "masks": None if life is None else _masks(life),
         "clients": [
-            {"round": each.round, "counts": each.counts, "mean": _share(each.mean), "worst": _share(each.worst)}
+            {
+                "round": each.round,
+                "counts": each.counts,
+                "mean": _score(each.mean, found.metric),
+                "worst": None if each.worst is None else _score(each.worst, found.metric),
+                **({} if each.span == SHARES else {"span": each.span}),
+            }
             for each in crowds(entry)
         ],
         "details": any(run.details for run in entry.runs),
@@ -136,34 +144,34 @@ def _seconds(rows: Iterable[Any]) -> float:
     return float(sum(row.seconds for row in rows if isinstance(row, Row)))
 
 
-def _curves(entry: Entry, known: Sequence[Axis]) -> dict[str, Any]:
+def _curves(entry: Entry, known: Sequence[Axis], metric: Metric) -> dict[str, Any]:
     """A curve for each axis; those that differ in nothing but their places share a band."""
     bands: list[dict[str, Any]] = []
     places: dict[str, dict[str, Any]] = {}
     for axis in known:
         found = against(entry, axis)
-        drawn = _band(found, len(entry.runs) > 1)
+        drawn = _band(found, metric, several=len(entry.runs) > 1)
         if drawn not in bands:
             bands.append(drawn)
         places[axis.key] = {"x": _numbers(found.upload), "band": bands.index(drawn)}
     return {"curves": places, "bands": bands}
 
 
-def _band(found: Band, several: bool) -> dict[str, Any]:
-    spread = {"low": _percents(found.low), "high": _percents(found.high)} if several else {}
-    return {"mean": _percents(found.mean), **spread}
+def _band(found: Band, metric: Metric, *, several: bool) -> dict[str, Any]:
+    spread = {"low": _shown(found.low, metric), "high": _shown(found.high, metric)} if several else {}
+    return {"mean": _shown(found.mean, metric), **spread}
 
 
-def _worst(entry: Entry) -> dict[str, Any]:
+def _worst(entry: Entry, metric: Metric) -> dict[str, Any]:
     """The worst tenth of the clients by round, the mean over seeds that have it."""
     scores: dict[int, list[float]] = {}
     for run in entry.runs:
         for row in run.rows:
-            if row.accuracy_worst is not None:
-                scores.setdefault(row.round, []).append(100 * row.accuracy_worst)
+            if is_known(row.score_worst):
+                scores.setdefault(row.round, []).append(metric.shown(row.score_worst))
     rounds = sorted(scores)
     shown = [rounds[i] for i in kept(len(rounds), WORST_POINTS)]
-    return {"x": shown, "mean": _percents(mean(scores[number]) for number in shown)}
+    return {"x": shown, "mean": _shown((mean(scores[number]) for number in shown), metric)}
 
 
 def _masks(life: MaskLife) -> dict[str, Any]:
@@ -205,8 +213,26 @@ def _share(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
 
 
-def _percents(values: Iterable[float]) -> list[float]:
-    return [round(float(value), 2) for value in values]
+def _score(value: float, metric: Metric) -> float:
+    """A score as it was stored, not as it is shown."""
+    return round(value, 4) if metric.percent else _number(value)
+
+
+def _shown(values: Iterable[float], metric: Metric) -> list[float]:
+    """Scores as they are shown."""
+    return [round(float(value), 2) if metric.percent else _number(value) for value in values]
+
+
+def _metric(metric: Metric) -> dict[str, Any]:
+    """What the page must know of the metric."""
+    return {
+        "name": metric.name,
+        "title": metric.name.capitalize() if metric == ACCURACY else metric.name,
+        "heading": metric.heading,
+        "percent": metric.percent,
+        "higher": metric.higher_is_better,
+        "judged_on": examples_word(metric),
+    }
 
 
 def _numbers(values: Iterable[float]) -> list[float]:

@@ -1,4 +1,4 @@
-"""Accuracy against what it cost: upload, rounds and compute, as bands over seeds, thin enough for a page."""
+"""Scores against what they cost: upload, rounds and compute, as bands over seeds, thin enough for a page."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from feddst.core.metric import Metric
 from feddst.report.entries import Entry
 from feddst.runtime.metrics import MIB, Accounting, Row
 from feddst.runtime.wording import WAYS
@@ -21,7 +22,7 @@ Measure = Callable[[Row | Point], float]
 
 @dataclass(frozen=True)
 class Axis:
-    """Something that accuracy is drawn against; `unit` is worth `scale` of what `measure` gives."""
+    """Something that scores are drawn against; `unit` is worth `scale` of what `measure` gives."""
 
     key: str
     title: str
@@ -39,8 +40,9 @@ class Placed:
     """An evaluation as `band` takes it, with any measure in the place of the upload."""
 
     round: int
-    accuracy: float | None
+    score: float | None
     place: float
+    metric: Metric
 
     def upload(self, accounting: Accounting) -> int:
         return round(self.place * MIB)
@@ -79,7 +81,7 @@ def formula_in_words(entries: Sequence[Entry]) -> str:
 
 
 def against(entry: Entry, axis: Axis) -> Band:
-    """An entry's accuracy [%] over seeds against an axis, in the axis's unit: `Band.upload` is the place there."""
+    """An entry's scores over seeds against an axis, in the axis's unit: `Band.upload` is the place there."""
     curves = [
         Curve(entry.label, run.seed, tuple(_placed(row, axis) for row in run.rows), run.path) for run in entry.runs
     ]
@@ -106,7 +108,7 @@ def kept(count: int, limit: int) -> NDArray[np.int64]:
 
 
 def _placed(row: Row | Point, axis: Axis) -> Placed:
-    return Placed(row.round, row.accuracy, axis.measure(row) / axis.scale)
+    return Placed(row.round, row.score, axis.measure(row) / axis.scale, row.metric)
 
 
 def _everywhere(entries: Sequence[Entry], measure: Measure) -> bool:

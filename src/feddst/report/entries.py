@@ -9,7 +9,7 @@ from typing import Any
 from feddst.report.sources import FoundRun, Source
 from feddst.runtime.config import CHANGEABLE
 from feddst.runtime.details import Detail
-from feddst.runtime.metrics import Accounting, Row
+from feddst.runtime.metrics import Accounting, Row, is_known
 from feddst.studies.comparison import Curve
 from feddst.studies.reproduce.record import Point
 
@@ -43,7 +43,7 @@ class Entry:
     @property
     def evaluated(self) -> int:
         """How many of the runs have had an evaluation."""
-        return sum(any(row.accuracy is not None for row in run.rows) for run in self.runs)
+        return sum(any(is_known(row.score) for row in run.rows) for run in self.runs)
 
     @property
     def ends(self) -> list[Row | Point]:

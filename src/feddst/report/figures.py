@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from feddst.core.metric import Metric
 from feddst.errors import CheckpointError, OptionError
 from feddst.report.content import collect
 from feddst.report.curves import Axis, against, axes
 from feddst.report.entries import Entry
 from feddst.report.life import MaskLife, mask_life
 from feddst.report.sources import Paths, as_paths
+from feddst.report.standings import metric_of
 from feddst.report.traffic import traffic
+from feddst.runtime.metrics import ACCURACY
 from feddst.runtime.shown import COLOURS
 from feddst.runtime.storage import write_atomically
 from feddst.studies.plots import STYLES, Band
@@ -56,8 +59,8 @@ PARTS = (
     ("other", "#8a8a8a", ""),
 )
 NAMES = {"values": "values", "mask": "masks", "header": "headers", "other": "values and headers"}
-AXES = {"measured": "accuracy-upload", "formula": "accuracy-upload-by-formula", "rounds": "accuracy-rounds"}
-"""What accuracy is drawn against, and the name of the file."""
+AXES = {"measured": "upload", "formula": "upload-by-formula", "rounds": "rounds"}
+"""What scores are drawn against, and how the name of the file ends."""
 DPI = 300
 LETTERS = 58
 """So many letters of a legend are as wide as a column."""
@@ -100,9 +103,10 @@ def figures_path(paths: Sequence[Path], out: str | Path | None) -> Path:
 def figures(entries: Sequence[Entry]) -> dict[str, Callable[[], "Figure"]]:
     """What can be drawn of these entries, by the name of its file."""
     found: dict[str, Callable[[], Figure]] = {}
+    metric = metric_of(entries)
     for axis in axes(entries):
         if axis.key in AXES and any(entry.evaluated for entry in entries):
-            found[AXES[axis.key]] = partial(_accuracy, entries, axis)
+            found[f"{metric.name}-{AXES[axis.key]}"] = partial(_scores, entries, axis, metric)
     if any(entry.ends for entry in entries):
         found["bytes"] = partial(_bytes, entries)
     for entry, life in _moving(entries):
@@ -172,7 +176,7 @@ def _save(figure: "Figure", path: Path, format: FigureFormat) -> None:
     write_atomically(path, content.getvalue())
 
 
-def _accuracy(entries: Sequence[Entry], axis: Axis) -> "Figure":
+def _scores(entries: Sequence[Entry], axis: Axis, metric: Metric) -> "Figure":
     bands = {i: found for i, entry in enumerate(entries) if len((found := against(entry, axis)).mean)}
     columns = _columns([entries[i].label for i in bands])
     figure = _figure(HEIGHT + LINE * (-(-len(bands) // columns) - 1))
@@ -184,9 +188,13 @@ def _accuracy(entries: Sequence[Entry], axis: Axis) -> "Figure":
         if len(entry.runs) > 1:
             axes_.fill_between(found.upload, found.low, found.high, color=colour, alpha=0.2, linewidth=0)
     axes_.set_xlabel(axis.label)
-    axes_.set_ylabel("mean client accuracy [%]")
+    axes_.set_ylabel(f"mean client {metric.heading}")
     axes_.set_xlim(left=0)
-    axes_.set_ylim(bottom=floor(list(bands.values())))
+    worst = worst_shown(list(bands.values()), metric)
+    if metric.higher_is_better:
+        axes_.set_ylim(bottom=worst)
+    else:
+        axes_.set_ylim(top=worst)
     if len(bands) > 1:
         # Above the picture, where no line can be under them.
         figure.legend(loc="outside upper left", ncols=columns, frameon=False, handlelength=2.2, columnspacing=1.2)
@@ -199,16 +207,20 @@ def _columns(labels: Sequence[str]) -> int:
     return max(1, min(len(labels), LETTERS // (longest + 5)))
 
 
-def floor(bands: Sequence[Band]) -> float | None:
-    """Where the axis of accuracies [%] may begin without hiding much of the lines; None: at the lowest of them.
+def worst_shown(bands: Sequence[Band], metric: Metric = ACCURACY) -> float | None:
+    """Where the axis of scores may begin without hiding much of the lines; None: at the worst of them.
 
-    That is below the lines that end near the best, if three quarters of all points are above it.
+    That is beyond the lines that end near the best, if three quarters of all points are better. Where scores are not
+    in per cent, a hundredth of what they range over counts as a point.
     """
-    ends = [float(found.mean[-1]) for found in bands]
-    near = [end for end in ends if end > max(ends) - FAR]
-    low = min(near) - max(2.0, 2 * (max(near) - min(near))) if near else 0.0
-    points = np.concatenate([found.mean for found in bands]) if bands else np.zeros(0)
-    return low if len(points) and (points > low).mean() >= SEEN else None
+    points = metric.merit(1.0) * np.concatenate([found.mean for found in bands]) if bands else np.zeros(0)
+    point = 1.0 if metric.percent else float(np.ptp(points)) / 100 if len(points) else 0.0
+    if not len(points) or not point:
+        return None
+    ends = [metric.merit(float(found.mean[-1])) for found in bands]
+    near = [end for end in ends if end > max(ends) - FAR * point]
+    low = min(near) - max(2.0 * point, 2 * (max(near) - min(near)))
+    return metric.merit(low) if (points > low).mean() >= SEEN else None
 
 
 def _bytes(entries: Sequence[Entry]) -> "Figure":

@@ -1,4 +1,4 @@
-"""How masks lived and how accuracy spread over clients, as far as runs kept details of it."""
+"""How masks lived and how scores spread over clients, as far as runs kept details of it."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -9,7 +9,8 @@ import numpy as np
 
 from feddst.report.curves import kept
 from feddst.report.entries import Entry
-from feddst.runtime.details import Detail, LayerLife, PixelMap
+from feddst.runtime.details import BINS, Detail, LayerLife, PixelMap
+from feddst.runtime.metrics import is_known
 
 ROUNDS = 120
 """Rounds in which masks moved are added up to at most about so many steps."""
@@ -17,6 +18,10 @@ MAPS = 24
 HISTOGRAMS = 60
 SIDE = 56
 """Maps of more places a side than this are drawn with fewer squares."""
+
+
+SHARES = (0.0, 1.0)
+"""What shares are counted over."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +63,13 @@ class MaskLife:
 
 @dataclass(frozen=True)
 class Crowd:
-    """Clients by accuracy after a round, those of all seeds together; mean and worst tenth as fractions."""
+    """Clients by score after a round, those of all seeds together, counted over `span`, with mean and worst tenth."""
 
     round: int
     counts: tuple[int, ...]
     mean: float
     worst: float | None
+    span: tuple[float, float] = SHARES
 
 
 def mask_life(entry: Entry) -> MaskLife | None:
@@ -82,12 +88,12 @@ def mask_life(entry: Entry) -> MaskLife | None:
 
 
 def crowds(entry: Entry) -> list[Crowd]:
-    """How accuracy spread over clients, at evaluations for which details were kept."""
-    counts: dict[int, list[tuple[int, ...]]] = defaultdict(list)
+    """How scores spread over clients, at evaluations for which details were kept."""
+    counts: dict[int, list[Detail]] = defaultdict(list)
     for run in entry.runs:
         for detail in run.details or ():
             if detail.clients is not None:
-                counts[detail.round].append(detail.clients)
+                counts[detail.round].append(detail)
     rounds = sorted(counts)
     return [_crowd(entry, rounds[i], counts[rounds[i]]) for i in kept(len(rounds), HISTOGRAMS)]
 
@@ -122,9 +128,24 @@ def _step(part: Sequence[tuple[int, LayerLife]]) -> Step:
     )
 
 
-def _crowd(entry: Entry, number: int, counts: Sequence[tuple[int, ...]]) -> Crowd:
+def _crowd(entry: Entry, number: int, details: Sequence[Detail]) -> Crowd:
     rows = [row for run in entry.runs if run.details for row in run.rows if row.round == number]
-    means = [row.accuracy for row in rows if row.accuracy is not None]
-    worst = [row.accuracy_worst for row in rows if row.accuracy_worst is not None]
-    pooled = tuple(sum(column) for column in zip(*counts, strict=True))
-    return Crowd(number, pooled, mean(means) if means else 0.0, mean(worst) if worst else None)
+    means = [row.score for row in rows if is_known(row.score)]
+    worst = [row.score_worst for row in rows if is_known(row.score_worst)]
+    span, pooled = _pooled(details)
+    return Crowd(number, pooled, mean(means) if means else 0.0, mean(worst) if worst else None, span)
+
+
+def _pooled(details: Sequence[Detail]) -> tuple[tuple[float, float], tuple[int, ...]]:
+    """Over what the clients of several seeds are counted, and how many are in each bin.
+
+    Where seeds are counted over different spans, the clients of a bin are put where its middle is.
+    """
+    spans = [detail.span or SHARES for detail in details]
+    low, high = min(low for low, _ in spans), max(high for _, high in spans)
+    pooled = [0] * BINS
+    for (first, last), detail in zip(spans, details, strict=True):
+        for i, count in enumerate(detail.clients or ()):
+            middle = first + (i + 0.5) * (last - first) / BINS
+            pooled[min(BINS - 1, int((middle - low) / (high - low) * BINS))] += count
+    return (low, high), tuple(pooled)

@@ -49,7 +49,7 @@ def provenance(path: Path) -> Provenance:
         return Provenance()  # no checkpoint yet, or none that can be read
     config = trained.config
     federation = _federation(config.data, config.seed) if config.data.dataset in CHEAP else None
-    inputs = named_inputs(config.data) if federation is None else inputs_from(federation.dataset)
+    inputs = named_inputs(config.data) if federation is None else inputs_from(federation.dataset, config.local)
     module = None if inputs is None else skeleton(config.model, inputs)
     if inputs is None or module is None or difference(module, trained.tensors):
         # The digest follows the order of the model's tensors, which only the model itself has.
@@ -76,7 +76,7 @@ def _federation(config: DataConfig, seed: int) -> Federation | None:
 
 
 def _remote(inputs: Inputs, clients: int) -> RemoteFederation:
-    return RemoteFederation(example(inputs, 1), len(inputs.classes), clients)
+    return RemoteFederation(example(inputs, 1), inputs.scores, clients)
 
 
 def _foreign(trained: Trained) -> bool | None:

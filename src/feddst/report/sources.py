@@ -46,7 +46,7 @@ class FoundRun:
 class Source:
     """The runs at one path, the caps they were compared at, and the command that makes them all, if there is one.
 
-    `python` says that no command can: they were made in Python, with a model or data of their own. Accuracies are shown
+    `python` says that no command can: they were made in Python, with a model or data of their own. Shares are shown
     with so many `decimals`.
     """
 
@@ -110,11 +110,12 @@ def _from_directory(path: Path, title: str = "") -> FoundRun:
 
 
 def _refuse_unsound(path: Path, rows: Sequence[Row]) -> None:
-    """Raise at the first impossible accuracy: the file was edited."""
+    """Raise at the first impossible score: the file was edited."""
     for row in rows:
-        for score in (row.accuracy, row.accuracy_worst):
-            if score is not None and not (isinstance(score, int | float) and 0 <= score <= 1):
-                raise CheckpointError(f"{path} is damaged: an accuracy after round {row.round} is {score!r}")
+        for score in (row.score, row.score_worst):
+            if score is None or (isinstance(score, int | float) and (0 <= score <= 1 or not row.metric.percent)):
+                continue  # NaN too, where it is no share: the area under a curve may have no value
+            raise CheckpointError(f"{path} is damaged: its {row.metric.name} after round {row.round} is {score!r}")
 
 
 def _refuse_miscounted(path: Path, details: Sequence[Detail]) -> None:

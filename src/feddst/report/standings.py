@@ -1,20 +1,22 @@
-"""Results: the best accuracy of each entry under caps on the upload, as a table and in plain words."""
+"""Results: the best score of each entry under caps on the upload, as a table and in plain words."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from statistics import mean, stdev
 
+from feddst.core.metric import Metric
+from feddst.errors import OptionError
 from feddst.methods import METHODS
 from feddst.report.curves import Axis, against
 from feddst.report.entries import Entry
 from feddst.report.sources import Source
-from feddst.runtime.metrics import GIB, Accounting, Row
+from feddst.runtime.metrics import ACCURACY, GIB, Accounting, Row, is_known
 from feddst.runtime.wording import WAYS, counted
 from feddst.studies.comparison import Curve
 from feddst.studies.reproduce.paired import paired_difference
 from feddst.studies.reproduce.record import Point
-from feddst.studies.tables import Cell, meanings
+from feddst.studies.tables import Cell, decimals_of, meanings, reaching
 
 FEW = 5
 """So many entries are all named in the first sentence; of more, only the best, the next and the last."""
@@ -36,13 +38,14 @@ class Cap:
 class Basis:
     """What uploads are compared by: a way to count, and caps, rising; `given` if the user asked for these caps.
 
-    Accuracies are shown with so many `decimals`.
+    Scores are values of `metric`, shown with so many `decimals`; None: with four digits.
     """
 
     accounting: Accounting
     caps: tuple[Cap, ...]
     given: bool
-    decimals: int = 1
+    decimals: int | None = 1
+    metric: Metric = ACCURACY
 
     @property
     def last_given(self) -> Cap | None:
@@ -55,10 +58,20 @@ def basis(sources: Sequence[Source], entries: Sequence[Entry]) -> Basis:
     ways = {run.accounting for entry in entries for run in entry.runs}
     accounting: Accounting = ways.pop() if len(ways) == 1 else "measured"
     given = {cap for source in sources for cap in source.caps if source.runs[0].accounting == accounting}
-    decimals = max(source.decimals for source in sources)
+    metric = metric_of(entries)
+    decimals = decimals_of(metric, max(source.decimals for source in sources))
     if given:
-        return Basis(accounting, tuple(Cap(cap, f"{cap:g} GiB") for cap in sorted(given)), True, decimals)
-    return Basis(accounting, _own_caps(entries, accounting), False, decimals)
+        return Basis(accounting, tuple(Cap(cap, f"{cap:g} GiB") for cap in sorted(given)), True, decimals, metric)
+    return Basis(accounting, _own_caps(entries, accounting), False, decimals, metric)
+
+
+def metric_of(entries: Sequence[Entry]) -> Metric:
+    """By what all these runs are judged. Raises `OptionError` if that differs: their scores cannot stand together."""
+    known = {run.rows[0].metric: run.path for entry in entries for run in entry.runs if run.rows}
+    if len(known) > 1:
+        found = ", ".join(f"{path} by {metric.name}" for metric, path in known.items())
+        raise OptionError(f"RUN must be runs that are judged by the same metric, got {found}: make a report of each")
+    return next(iter(known), ACCURACY)
 
 
 def table(entries: Sequence[Entry], found: Basis) -> list[list[str]]:
@@ -73,7 +86,8 @@ def caption(entries: Sequence[Entry], found: Basis) -> str:
     """What the numbers of the table are."""
     over = "one seed" if _most_seeds(entries) <= 1 else f"mean ± standard deviation over {seeds_in_words(entries)}"
     return (
-        f"Best mean client accuracy [%] under caps on the upload, {WAYS[found.accounting]}, and in the whole run; "
+        f"Best mean client {found.metric.heading} under caps on the upload, {WAYS[found.accounting]}, "
+        "and in the whole run; "
         f"the worst tenth of the clients at the end; bytes sent in whole runs, measured. {over[0].upper()}{over[1:]}."
     )
 
@@ -92,14 +106,14 @@ def cell(entry: Entry, found: Basis, cap_gib: float) -> Cell:
 
 
 def whole(entry: Entry, found: Basis) -> Cell:
-    """The best accuracies that the runs of an entry ever had."""
+    """The best scores that the runs of an entry ever had."""
     return replace(cell(entry, found, math.inf), short=False)
 
 
 def scores(entry: Entry, found: Basis, cap_gib: float) -> dict[int, float]:
-    """The best accuracies [%] under a cap, by seed, of the runs that were evaluated under it."""
+    """The best scores under a cap, as they are shown, by seed, of the runs that were evaluated under it."""
     best = {curve.seed: curve.best(cap_gib) for curve in entry.curves(found.accounting)}
-    return {seed: 100 * score for seed, score in best.items() if score is not None}
+    return {seed: found.metric.shown(score) for seed, score in best.items() if score is not None}
 
 
 def headline(entries: Sequence[Entry], found: Basis, axis: Axis | None) -> list[str]:
@@ -109,7 +123,7 @@ def headline(entries: Sequence[Entry], found: Basis, axis: Axis | None) -> list[
     ranked = sorted(
         ((entry, score) for entry, score in zip(entries, cells, strict=True) if score.values),
         key=lambda pair: mean(pair[1].values),  # not as rounded for the table
-        reverse=True,
+        reverse=found.metric.higher_is_better,
     )
     if not ranked:
         return ["No round has been evaluated yet."]
@@ -118,7 +132,7 @@ def headline(entries: Sequence[Entry], found: Basis, axis: Axis | None) -> list[
     else:
         names = [entry for entry, _ in ranked]
         sentences = [_first(ranked, cap, found), _doubt(names, found, cap.gib if cap else math.inf)]
-        sentences += [_saving(names[0], _yardstick(names), axis, found.decimals)] if axis is not None else []
+        sentences += [_saving(names[0], _yardstick(names), axis, found)] if axis is not None else []
     return [sentence for sentence in (*sentences, _over(entries), _still_running(entries)) if sentence]
 
 
@@ -143,14 +157,14 @@ def _line(entry: Entry, found: Basis, unit: str) -> list[str]:
         entry.label + (f" {UNFINISHED}" if entry.unfinished else ""),
         *(str(cell(entry, found, cap.gib)) for cap in found.caps),
         str(whole(entry, found)),
-        str(Cell(tuple(100 * score for score in worst if score is not None), decimals=found.decimals)),
+        str(Cell(tuple(found.metric.shown(score) for score in worst if is_known(score)), decimals=found.decimals)),
         _mean_size([row.upload_bytes for row in ends], unit),
         _mean_size([row.download_bytes for row in ends], unit),
     ]
 
 
 def _last_worst(rows: Sequence[Row | Point]) -> float | None:
-    return next((row.accuracy_worst for row in reversed(rows) if row.accuracy_worst is not None), None)
+    return next((row.score_worst for row in reversed(rows) if row.score_worst is not None), None)
 
 
 def _mean_size(totals: Sequence[int], unit: str) -> str:
@@ -164,35 +178,35 @@ def _ended_short(entry: Entry, curve: Curve[Row | Point], cap_gib: float) -> boo
 def _alone(entry: Entry, score: Cell, cap: Cap | None, found: Basis) -> str:
     upload = mean(row.upload(found.accounting) for row in entry.ends) / GIB * 1024
     where = f"with {cap.label} of upload" if cap else f"with {size(upload)} of upload"
-    return f"{entry.label} reaches {score} % mean client accuracy {where}, {WAYS[found.accounting]}."
+    return f"{entry.label} reaches {reaching(str(score), found.metric)} {where}, {WAYS[found.accounting]}."
 
 
 def _first(ranked: Sequence[tuple[Entry, Cell]], cap: Cap | None, found: Basis) -> str:
     (best, top), *others = ranked
     where = f"With {cap.label} of upload, {WAYS[found.accounting]}," if cap else "Over the whole runs"
-    named = [f"{entry.label} ({score.mean:.{score.decimals}f})" for entry, score in others]
+    named = [f"{entry.label} ({score.text(score.mean)})" for entry, score in others]
     rest = _joined(named) if len(ranked) <= FEW else f"{named[0]}; {named[-1]} is last of {len(ranked)}"
-    return f"{where} {best.label} reaches {top.mean:.{top.decimals}f} % mean client accuracy, followed by {rest}."
+    return f"{where} {best.label} reaches {reaching(top.text(top.mean), found.metric)}, followed by {rest}."
 
 
 def _doubt(ranked: Sequence[Entry], found: Basis, cap_gib: float) -> str:
     """A sentence on the entries over which the best's lead might be chance; empty if there are none."""
     best, *others = ranked
     top = scores(best, found, cap_gib)
-    near = [entry.label for entry in others if _might_be_chance(top, scores(entry, found, cap_gib))]
+    near = [entry.label for entry in others if _might_be_chance(top, scores(entry, found, cap_gib), found.metric)]
     if not near:
         return ""
     whom = _joined(near) if len(near) <= FEW else f"{len(near)} of the others"
     return f"The lead of {best.label} over {whom} is within the spread of the seeds."
 
 
-def _might_be_chance(top: Mapping[int, float], other: Mapping[int, float]) -> bool:
+def _might_be_chance(top: Mapping[int, float], other: Mapping[int, float], metric: Metric) -> bool:
     """Whether the paired differences over common seeds may have a mean of 0; without such seeds, the best's spread."""
     paired = paired_difference(top, other)
     if paired is not None and paired.seeds > 1:
-        return paired.low <= 0
+        return paired.low <= 0 if metric.higher_is_better else paired.high >= 0
     spread = stdev(top.values()) if len(top) > 1 else 0.0
-    return mean(top.values()) - mean(other.values()) < spread
+    return metric.merit(mean(top.values()) - mean(other.values())) < spread
 
 
 def _over(entries: Sequence[Entry]) -> str:
@@ -223,19 +237,26 @@ def _is_dense(entry: Entry) -> bool:
     return kind is not None and {field.name for field in fields(kind)} <= DENSE
 
 
-def _saving(best: Entry, entry: Entry, axis: Axis, decimals: int) -> str:
-    """How much less upload the best entry needs for the best accuracy of another; empty if not much less."""
+def _saving(best: Entry, entry: Entry, axis: Axis, found: Basis) -> str:
+    """How much less upload the best entry needs for the best score of another; empty if not much less."""
     line, other = against(best, axis), against(entry, axis)
     if not len(line.mean) or not len(other.mean):
         return ""
-    peak = int(other.mean.argmax())
-    above = [place for place, score in zip(line.upload, line.mean, strict=True) if score >= other.mean[peak]]
+    metric = found.metric
+    peak = int(other.mean.argmax() if metric.higher_is_better else other.mean.argmin())
+    above = [
+        place
+        for place, score in zip(line.upload, line.mean, strict=True)
+        if metric.merit(score) >= metric.merit(other.mean[peak])
+    ]
     if not above or not above[0] * 1.5 <= other.upload[peak]:
         return ""
     times = _digits(other.upload[peak] / above[0], 2)
     less = "half as much" if times == "2" else f"{times} times less"
+    score = Cell((float(other.mean[peak]),), decimals=found.decimals)
+    said = f"{score} %" if metric.percent else f"{metric.name} of {score}"
     return (
-        f"{best.label} needs {_digits(above[0], 3)} {axis.unit} for the {other.mean[peak]:.{decimals}f} % "
+        f"{best.label} needs {_digits(above[0], 3)} {axis.unit} for the {said} "
         f"that {entry.label} has after {_digits(other.upload[peak], 3)} {axis.unit}: {less}."
     )
 

@@ -21,8 +21,8 @@ class Lines(Silent):
     def row(self, run: Run, row: Row) -> None:
         pace = self._paces[id(run)]
         pace.add(row)
-        if row.accuracy is not None:
-            print(f"{self.name_of(run)}, {progress_line(pace, row, row.accuracy)}", file=sys.stderr, flush=True)
+        if row.score is not None:
+            print(f"{self.name_of(run)}, {progress_line(pace, row, row.score)}", file=sys.stderr, flush=True)
 
     def name_of(self, run: Run) -> str:
         """What its lines begin with."""

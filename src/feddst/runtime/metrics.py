@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -211,6 +211,16 @@ def worst_tenth(scores: NDArray[np.float64], metric: Metric = ACCURACY) -> float
     known = np.sort(scores[~np.isnan(scores)])
     ordered = known if metric.higher_is_better else known[::-1]
     return float(ordered[: math.ceil(len(ordered) / 10)].mean()) if len(ordered) else math.nan
+
+
+def is_known(score: float | None) -> TypeGuard[float]:
+    """Whether there is a score: a round may have no evaluation, and a metric no value."""
+    return score is not None and math.isfinite(score)
+
+
+def known_or_none(score: float | None) -> float | None:
+    """The score, None if there is none: JSON has no other word for that."""
+    return score if is_known(score) else None
 
 
 def best_under(rows: Sequence[Scored], cap_gib: float, accounting: Accounting) -> float | None:

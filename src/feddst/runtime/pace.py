@@ -2,7 +2,7 @@
 
 from feddst.runtime.config import RunConfig
 from feddst.runtime.metrics import GIB, Row
-from feddst.runtime.wording import WAYS, duration, mib, percent
+from feddst.runtime.wording import WAYS, duration, mib
 
 RECENT = 10
 
@@ -40,9 +40,10 @@ def _share(amount: float, limit: float) -> float:
     return amount / limit if limit else 0.0
 
 
-def progress_line(pace: Pace, row: Row, accuracy: float) -> str:
+def progress_line(pace: Pace, row: Row, score: float) -> str:
     """An evaluation in one line."""
     return (
-        f"round {row.round}: accuracy {percent(accuracy)}, upload {mib(row, pace.accounting)} {WAYS[pace.accounting]}, "
+        f"round {row.round}: {row.metric.name} {row.metric.text(score)}, "
+        f"upload {mib(row, pace.accounting)} {WAYS[pace.accounting]}, "
         f"{pace.seconds_a_round:.1f} s a round, about {duration(pace.seconds_left(row))} left"
     )

@@ -24,6 +24,7 @@ from feddst.core import (
     objective_of,
 )
 from feddst.core.examples import highest
+from feddst.core.metric import plain
 from feddst.core.model import Densities
 from feddst.data import Federation, RemoteFederation
 from feddst.engines import EvalTask, Evaluation
@@ -147,6 +148,11 @@ class Run:
     def metrics(self) -> Sequence[Metric]:
         """What models are judged by; the run goes by the first."""
         return self._evaluator.metrics
+
+    @property
+    def metric(self) -> Metric:
+        """What the run goes by, as it is written down."""
+        return plain(self._evaluator.metric)
 
     @property
     def densities(self) -> Densities:

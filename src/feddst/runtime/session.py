@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from feddst.clients.optimizers import optimizer_named
-from feddst.core import OBJECTIVES, ClientOptimizer, Masks, Metric, Objective
+from feddst.core import OBJECTIVES, ClientOptimizer, Masks, Metric, Objective, objective_of
 from feddst.data import Dataset, Federation, RemoteFederation, clients_of
 from feddst.data.adapters import Source
 from feddst.engines import Engine, make_engine
@@ -136,6 +136,24 @@ def with_objective(config: RunConfig, loss: Loss | None, metrics: Metrics) -> Ru
     return updated(config, {"local.objective": objective.name})
 
 
+def metric_name(config: RunConfig) -> str:
+    """The name of the metric that runs of this config are judged by."""
+    if config.metric:
+        return config.metric
+    objective = objective_of(config.local)
+    if isinstance(objective, WithMetrics):
+        return next(iter(objective.given))
+    return objective.metrics[0].name
+
+
+def refuse_mixed_metrics(configs: Mapping[str, RunConfig]) -> None:
+    """Raise `OptionError` unless all these runs are judged by the same metric."""
+    names = {label: metric_name(config) for label, config in configs.items()}
+    if len(set(names.values())) > 1:
+        found = ", ".join(f"{label} has {name}" for label, name in names.items())
+        raise OptionError(f"metric must be the same for all that is compared, so name one: {found}")
+
+
 def resolve_metrics(config: RunConfig, federation: Federation, model: ModuleSource | None) -> None:
     """Find out what a user's metrics give: one number for all examples, or one for each."""
     objective = OBJECTIVES[config.local.objective]
@@ -150,13 +168,18 @@ def _checked_types(config: RunConfig | None, data: Any) -> tuple[RunConfig, Data
     """The config and the data, with an error that names an argument of a wrong type."""
     if config is not None and not isinstance(config, RunConfig):
         raise OptionError(f"config must be a RunConfig, as feddst.configure makes, got {type(config).__name__}")
+    return config or RunConfig(), checked_data(data)
+
+
+def checked_data(data: Any) -> Dataset | Federation | None:
+    """The data that a user gave: a pair becomes a data set."""
     if isinstance(data, tuple) and len(data) == 2:
         data = Dataset.of(*data)
     if data is not None and not isinstance(data, Dataset | Federation):
         raise DataError(
             f"data must be a feddst.Dataset, a feddst.Federation or a pair (train, test), got {type(data).__name__}"
         )
-    return config or RunConfig(), data
+    return data
 
 
 def run_directory(out: str | Path | None, config: RunConfig, resume: bool) -> RunDirectory | None:

@@ -95,7 +95,7 @@ def new_axes() -> "Axes":
 
 def tidy(axes: "Axes", title: str, metric: Metric = ACCURACY) -> None:
     """What all pictures here share: scores upwards, few lines, the title at the left."""
-    axes.set_ylabel(f"mean client {metric.name}{' [%]' if metric.percent else ''}")
+    axes.set_ylabel(f"mean client {metric.heading}")
     axes.margins(y=0.08)
     axes.grid(axis="y", color="#e6e6e6", linewidth=0.8)
     axes.set_axisbelow(True)

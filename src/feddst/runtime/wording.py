@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from feddst.runtime.metrics import MIB, Accounting, Row
+from feddst.core.metric import Metric
+from feddst.runtime.metrics import ACCURACY, MIB, Accounting, Row
 
 WAYS: Mapping[Accounting, str] = {
     "measured": "measured",
@@ -19,6 +20,11 @@ _FLOPS = {"GFLOPs": 1e9, "MFLOPs": 1e6, "kFLOPs": 1e3}
 def percent(share: float, decimals: int = 1) -> str:
     """A fraction as a percentage."""
     return f"{100 * share:.{decimals}f} %"
+
+
+def examples_word(metric: Metric) -> str:
+    """What models are judged on: images, as of old, where it is their accuracy."""
+    return "images" if metric == ACCURACY else "examples"
 
 
 def mib(row: Row, accounting: Accounting) -> str:

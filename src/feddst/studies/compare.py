@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from feddst.data import DataConfig, Dataset, Federation, load
+from feddst.data.adapters import Source
 from feddst.errors import OptionError
 from feddst.models import ModuleSource
 from feddst.notebook import in_notebook
@@ -17,7 +18,7 @@ from feddst.runtime.lock import locked
 from feddst.runtime.loop import Watcher
 from feddst.runtime.metrics import Row
 from feddst.runtime.run import Run
-from feddst.runtime.session import run
+from feddst.runtime.session import Loss, Metrics, checked_data, run, with_objective
 from feddst.runtime.several import Several, check_callbacks
 from feddst.runtime.storage import RunDirectory, Standing
 from feddst.studies.comparison import CompareConfig, Comparison, Curve, Entry
@@ -75,15 +76,17 @@ def compare(
     *,
     out: str | Path,
     model: ModuleSource | None = None,
-    data: Dataset | Federation | None = None,
+    data: Dataset | Federation | tuple[Source, Source] | None = None,
+    loss: Loss | None = None,
+    metrics: Metrics = (),
     watcher: CompareWatcher | None = None,
     callbacks: Sequence[Watcher] = (),
 ) -> Comparison:
     """Run every method with every seed, each into its own directory under `out`, and compare them.
 
     All runs of a seed have the same partition and initial weights. Called again with the same `out`, it skips
-    runs that are finished and goes on with the others. `model`, `data` and `callbacks` are as for `run`; a callback
-    with `turn` hears whose turn it is.
+    runs that are finished and goes on with the others. `model`, `data`, `loss`, `metrics` and `callbacks` are as for
+    `run`; a callback with `turn` hears whose turn it is.
     """
     if config is not None and not isinstance(config, CompareConfig):
         raise OptionError(f"config must be a CompareConfig, got {type(config).__name__}; a run's goes in as its base")
@@ -94,7 +97,8 @@ def compare(
                 f"callbacks: {type(callback).__name__} would end the comparison with the first run that it ends; "
                 "use it with feddst.run"
             )
-    config = config or CompareConfig()
+    config, data = config or CompareConfig(), checked_data(data)
+    config = replace(config, base=with_objective(config.base, loss, metrics))
     if isinstance(data, Federation):
         config = replace(config, base=updated(config.base, {"data.clients": data.num_clients}))
     config.check()
@@ -102,8 +106,9 @@ def compare(
     refuse_foreign(path, config)
     usual = ComparisonBars() if in_notebook() else ComparisonLines()
     ours = [usual, *callbacks] if watcher is None else callbacks
+    own = model is not None or data is not None or loss is not None or bool(metrics)
     with locked(path), Several(*ours, guest=watcher) as called:
-        return _compare(config, path, model, data, called)
+        return _compare(config, path, model, data, called, reproducible=not own)
 
 
 def _compare(
@@ -112,10 +117,11 @@ def _compare(
     model: ModuleSource | None,
     data: Dataset | Federation | None,
     watcher: CompareWatcher,
+    *,
+    reproducible: bool,
 ) -> Comparison:
     turns = plan(config, path)
-    own = model is not None or data is not None
-    comparison = Comparison(config, (), path, False, describe_data(config.base.data, data), reproducible=not own)
+    comparison = Comparison(config, (), path, False, describe_data(config.base.data, data), reproducible=reproducible)
     curves: list[Curve[Row]] = []
     for turn in turns:
         if turn.standing != "finished":

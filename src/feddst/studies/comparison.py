@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from feddst.core.keys import LARGEST_SEED
+from feddst.core.metric import Metric
 from feddst.errors import OptionError
 from feddst.notebook import aligned, table_html
 from feddst.options import Option, check_list, flatten, hint, option, options_of, updated
 from feddst.runtime.config import RunConfig, config_of, method_named, refuse_ineffective
-from feddst.runtime.metrics import GIB, Accounting, Row, Scored, best_under
+from feddst.runtime.metrics import ACCURACY, GIB, Accounting, Row, Scored, best_under
 from feddst.runtime.old_names import METHODS, OPTIONS, Former
+from feddst.runtime.session import refuse_mixed_metrics
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,7 +71,7 @@ class CompareConfig:
         (0,), "one run of every method for each of these seeds", at_least=0, at_most=LARGEST_SEED
     )
     caps: tuple[float, ...] = option(
-        (), "upload caps in GiB, as `accounting` counts, at which the table gives the best accuracy", above=0
+        (), "upload caps in GiB, as `accounting` counts, at which the table gives the best score", above=0
     )
     base: RunConfig = field(default_factory=RunConfig)
     given: frozenset[str] = frozenset()
@@ -90,6 +92,7 @@ class CompareConfig:
             config = entry.config(self.base, self.seeds[0], self.given)
             refuse_ineffective([config], entry.overrides)
             config.check()
+        refuse_mixed_metrics({one.label: one.config(self.base, self.seeds[0], self.given) for one in entries})
 
 
 @dataclass(frozen=True)
@@ -104,12 +107,17 @@ class Curve(Generic[S]):
     cap_gib: float = 0.0
 
     @property
+    def metric(self) -> Metric:
+        """What its scores are values of."""
+        return self.rows[0].metric if self.rows else ACCURACY
+
+    @property
     def uploaded(self) -> int:
         """Bits uploaded in all, as `accounting` counts them."""
         return self.rows[-1].upload(self.accounting) if self.rows else 0
 
     def best(self, cap_gib: float) -> float | None:
-        """The best mean accuracy under an upload cap; None if nothing was evaluated under it."""
+        """The best mean score under an upload cap; None if nothing was evaluated under it."""
         return best_under(self.rows, cap_gib, self.accounting)
 
     def ended_before(self, cap_gib: float) -> bool:
@@ -153,6 +161,11 @@ class Comparison:
         seeds = ", ".join(map(str, self.config.seeds))
         state = "finished" if self.finished else "stopped early"
         return f"Comparison on {self.data}, seeds {seeds}: {state}, in {self.path}"
+
+    @property
+    def metric(self) -> Metric:
+        """By what the runs are judged: all by the same."""
+        return next((curve.metric for curve in self.curves if curve.rows), ACCURACY)
 
     def of(self, label: str) -> list[Curve[Row]]:
         """The curves of one entry, one a seed."""

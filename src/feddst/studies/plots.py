@@ -1,4 +1,4 @@
-"""Pictures of accuracy against upload."""
+"""Pictures of scores, such as accuracy, against upload."""
 
 import io
 from collections import defaultdict
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from feddst.runtime.metrics import MIB, Accounting
+from feddst.core.metric import Metric
+from feddst.runtime.metrics import ACCURACY, MIB, Accounting, is_known
 from feddst.runtime.shown import COLOURS, FEW_POINTS, new_axes, tidy
 from feddst.runtime.storage import write_atomically
 from feddst.runtime.wording import WAYS
@@ -36,7 +37,7 @@ WIDE = 50
 
 @dataclass(frozen=True)
 class Band:
-    """Mean accuracy [%] over seeds at each evaluated round, how far they spread, and the mean upload [MiB]."""
+    """Mean score over seeds, as it is shown, at each evaluated round, its spread, and the mean upload [MiB]."""
 
     upload: NDArray[np.float64]
     mean: NDArray[np.float64]
@@ -48,7 +49,7 @@ class Band:
 class Picture:
     """What is drawn: a line with its name for each entry, and the caps; `shaded` if lines have a spread over seeds.
 
-    Accuracies below `floor` [%] are left out; None: nothing is.
+    Scores beyond `worst` are left out; None: none are.
     """
 
     title: str
@@ -56,11 +57,12 @@ class Picture:
     accounting: Accounting
     caps: Sequence[float]
     shaded: bool
-    floor: float | None = None
+    worst: float | None = None
+    metric: Metric = ACCURACY
 
 
-def accuracy_against_upload(comparison: Comparison, path: Path) -> None:
-    """Write a PNG: for each entry the mean accuracy over seeds, with a band of their spread."""
+def score_against_upload(comparison: Comparison, path: Path) -> None:
+    """Write a PNG: for each entry the mean score over seeds, with a band of their spread."""
     draw(picture_of(comparison), path)
 
 
@@ -76,7 +78,14 @@ def picture_of(comparison: Comparison) -> Picture:
     config, seeds = comparison.config, len(comparison.config.seeds)
     spread = spread_in_words(seeds) if seeds > 1 else f"seed {config.seeds[0]}"
     lines = [(label, band(comparison.of(label))) for label in config.methods]
-    return Picture(f"{comparison.data}, {spread}", lines, config.base.accounting, config.caps, seeds > 1)
+    return Picture(
+        f"{comparison.data}, {spread}",
+        lines,
+        config.base.accounting,
+        config.caps,
+        seeds > 1,
+        metric=comparison.metric,
+    )
 
 
 def draw(picture: Picture, path: Path) -> None:
@@ -112,8 +121,8 @@ def band(curves: Sequence[Curve[S]]) -> Band:
     found: dict[int, list[tuple[float, float]]] = defaultdict(list)
     for curve in curves:
         for row in curve.rows:
-            if row.accuracy is not None:
-                found[row.round].append((row.upload(curve.accounting) / MIB, 100 * row.accuracy))
+            if is_known(row.score):
+                found[row.round].append((row.upload(curve.accounting) / MIB, row.metric.shown(row.score)))
     points = [np.array(found[r]) for r in sorted(found)]
     if any(np.ptp(each[:, 0]) > APART * each[:, 0].max() for each in points):
         return _band_by_upload(curves)
@@ -126,11 +135,15 @@ def _band_by_upload(curves: Sequence[Curve[S]]) -> Band:
     """Curves combined by upload, interpolated linearly at even distances."""
     lines = []
     for curve in curves:
-        seen = [(row.upload(curve.accounting) / MIB, row.accuracy) for row in curve.rows if row.accuracy is not None]
+        seen = [
+            (row.upload(curve.accounting) / MIB, row.metric.shown(row.score))
+            for row in curve.rows
+            if is_known(row.score)
+        ]
         if seen:
             lines.append(np.array(seen))
     grid = np.linspace(max(line[0, 0] for line in lines), min(line[-1, 0] for line in lines), GRID)
-    values = 100 * np.array([np.interp(grid, line[:, 0], line[:, 1]) for line in lines])
+    values = np.array([np.interp(grid, line[:, 0], line[:, 1]) for line in lines])
     low, high = spread_of(values)
     return Band(grid, values.mean(axis=0), low, high)
 
@@ -169,10 +182,13 @@ def looks_of(names: Iterable[str]) -> Iterator[tuple[str, str, str]]:
 
 def _set_up(axes: "Axes", picture: Picture) -> None:
     axes.set_xlabel(f"upload [MiB], {WAYS[picture.accounting]}")
-    tidy(axes, picture.title)
-    if picture.floor is not None:
+    tidy(axes, picture.title, picture.metric)
+    if picture.worst is not None and picture.metric.higher_is_better:
         top = max(float(line.high.max()) for _, line in picture.lines if len(line.high))
-        axes.set_ylim(picture.floor, top + 0.04 * (top - picture.floor))
+        axes.set_ylim(picture.worst, top + 0.04 * (top - picture.worst))
+    elif picture.worst is not None:
+        bottom = min(float(line.low.min()) for _, line in picture.lines if len(line.low))
+        axes.set_ylim(bottom - 0.04 * (picture.worst - bottom), picture.worst)
     reach = axes.dataLim.x1 * 1.25 if axes.lines else 0.0
     caps = [cap for cap in picture.caps if cap * 1024 <= reach]
     axes.set_xlim(0, max([axes.get_xlim()[1], *(cap * 1024 for cap in caps)]))
@@ -197,7 +213,7 @@ def name_lines(axes: "Axes", ends: list[tuple[float, str, str]]) -> None:
     """Write each entry's name beside the end of its line, moved apart where lines end close together."""
     low, high = axes.get_ylim()
     named = sorted(ends, reverse=True)
-    wanted = [(accuracy - low) / (high - low) for accuracy, _, _ in named]
+    wanted = [(score - low) / (high - low) for score, _, _ in named]
     for (_, label, colour), height in zip(named, _spread_out(wanted, [label for _, label, _ in named]), strict=True):
         axes.annotate(
             label.replace(":", "\n"),

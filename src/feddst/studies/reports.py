@@ -13,21 +13,17 @@ from typing import Any
 from feddst.errors import CheckpointError, OptionError
 from feddst.options import as_words, flatten
 from feddst.runtime.config import RunConfig, differences, options_to_store, stored_options, usual_for
-from feddst.runtime.metrics import Row
+from feddst.runtime.metrics import Row, known_or_none, noted
 from feddst.runtime.storage import occupied, write_atomically
 from feddst.studies.comparison import CompareConfig, Comparison, Curve
-from feddst.studies.plots import accuracy_against_upload
+from feddst.studies.plots import score_against_upload
 from feddst.studies.tables import markdown
 
 CURVES = "comparison.json"
 TABLE = "comparison.md"
-PICTURE = "accuracy.png"
 _FORMAT = 1
+_SCORES = ("", "_worst", "_global")
 _COLUMNS = (
-    "round",
-    "accuracy",
-    "accuracy_worst",
-    "accuracy_global",
     "loss",
     "upload_bytes",
     "download_bytes",
@@ -69,11 +65,17 @@ def begin(comparison: Comparison) -> None:
 def write_reports(comparison: Comparison) -> None:
     """Write the three files, replacing those of the same comparison."""
     _write_json(comparison)
-    write_atomically(comparison.path / TABLE, markdown(comparison, picture=PICTURE).encode())
+    picture = picture_of(comparison)
+    write_atomically(comparison.path / TABLE, markdown(comparison, picture=picture).encode())
     try:
-        accuracy_against_upload(comparison, comparison.path / PICTURE)
+        score_against_upload(comparison, comparison.path / picture)
     except ImportError:
-        log.warning("%s was not drawn, because matplotlib is missing: pip install 'feddst[report]'", PICTURE)
+        log.warning("%s was not drawn, because matplotlib is missing: pip install 'feddst[report]'", picture)
+
+
+def picture_of(comparison: Comparison) -> str:
+    """The name of the picture's file."""
+    return f"{comparison.metric.name}.png"
 
 
 def command(config: CompareConfig) -> str:
@@ -105,11 +107,10 @@ def _write_json(comparison: Comparison) -> None:
 
 def _curve(curve: Curve[Row]) -> dict[str, Any]:
     """A curve by columns, one number for each evaluation; `metrics.jsonl` of its run has every round."""
-    evaluated = [row for row in curve.rows if row.accuracy is not None]
-    return {"label": curve.label, "seed": curve.seed, "run": curve.path.name} | {
-        name: _column(evaluated, name) for name in _COLUMNS
-    }
-
-
-def _column(rows: list[Row], name: str) -> list[Any]:
-    return [getattr(row, name) for row in rows]
+    evaluated = [row for row in curve.rows if row.score is not None]
+    scores = [curve.metric.name + kind for kind in _SCORES]
+    about = {"label": curve.label, "seed": curve.seed, "run": curve.path.name}
+    columns = {name: [getattr(row, name) for row in evaluated] for name in ("round", *_COLUMNS)}
+    values = {name: [known_or_none(row.value(name)) for row in evaluated] for name in scores}
+    ordered = {"round": columns.pop("round"), **values, **columns}
+    return noted({**about, **ordered}, curve.metric)

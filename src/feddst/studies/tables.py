@@ -1,11 +1,13 @@
-"""A comparison as a table, the way the paper prints it: best accuracy of each method under each upload cap."""
+"""A comparison as a table, the way the paper prints it: the best score of each method under each upload cap."""
 
+import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from feddst.core.metric import Metric
 from feddst.runtime.metrics import GIB, MIB
-from feddst.runtime.wording import NOTHING, WAYS
+from feddst.runtime.wording import NOTHING, WAYS, examples_word
 from feddst.studies.comparison import Comparison
 
 SHORT, PARTIAL = "*", "†"
@@ -17,21 +19,22 @@ OWN = "own models"
 
 @dataclass(frozen=True)
 class Cell:
-    """The best accuracies, in percent, that an entry's runs reached under one cap, one for each seed.
+    """The best scores that an entry's runs reached under one cap, as they are shown, one for each seed.
 
     `short` says that a run ended although another round would have been under the cap, `partial` that seeds are
-    missing. `decimals` is how many decimals are shown.
+    missing. `decimals` is how many decimals are shown; None: four digits, for scores that are not in per cent.
     """
 
     values: tuple[float, ...]
     short: bool = False
     partial: bool = False
-    decimals: int = 1
+    decimals: int | None = 1
 
     @property
     def mean(self) -> float:
         """The mean over seeds, as the table shows it."""
-        return round(statistics.mean(self.values), self.decimals)
+        mean = statistics.mean(self.values)
+        return float(f"{mean:.4g}") if self.decimals is None else round(mean, self.decimals)
 
     @property
     def spread(self) -> float:
@@ -42,8 +45,27 @@ class Cell:
         marks = SHORT * self.short + PARTIAL * self.partial
         if not self.values:
             return NOTHING + marks
-        spread = f" ± {self.spread:.{self.decimals}f}" if len(self.values) > 1 else ""
-        return f"{self.mean:.{self.decimals}f}{spread}{marks}"
+        spread = f" ± {self.text(self.spread, 2)}" if len(self.values) > 1 else ""
+        return f"{self.text(self.mean)}{spread}{marks}"
+
+    def text(self, value: float, digits: int = 4) -> str:
+        """A number as the table shows it."""
+        return f"{value:.{digits}g}" if self.decimals is None else f"{value:.{self.decimals}f}"
+
+
+def cell_of(scores: Iterable[float], metric: Metric, **about: bool) -> Cell:
+    """The cell with these scores."""
+    return Cell(tuple(map(metric.shown, scores)), decimals=decimals_of(metric), **about)
+
+
+def decimals_of(metric: Metric, of_percent: int = 1) -> int | None:
+    """With how many decimals a metric is shown; None: with four digits."""
+    return of_percent if metric.percent else None
+
+
+def reaching(text: str, metric: Metric) -> str:
+    """A score, as a table shows it, in a sentence that begins with `reaches`."""
+    return f"{text} % mean client {metric.name}" if metric.percent else f"a mean client {metric.name} of {text}"
 
 
 def columns(comparison: Comparison) -> tuple[float, ...]:
@@ -59,7 +81,7 @@ def cell(comparison: Comparison, label: str, cap_gib: float) -> Cell:
     reached = [best for curve in curves if (best := curve.best(cap_gib)) is not None]
     short = bool(comparison.config.caps) and any(curve.ended_before(cap_gib) for curve in curves)
     partial = bool(reached) and len(reached) < len(comparison.config.seeds)
-    return Cell(tuple(100 * best for best in reached), short, partial)
+    return cell_of(reached, comparison.metric, short=short, partial=partial)
 
 
 def table(comparison: Comparison) -> list[list[str]]:
@@ -80,10 +102,10 @@ def table(comparison: Comparison) -> list[list[str]]:
 
 
 def personal(comparison: Comparison, label: str) -> Cell:
-    """The accuracy of clients' own models at the end of an entry's runs, where clients have such."""
-    seen = [[row.accuracy_personal for row in curve.rows] for curve in comparison.of(label)]
+    """The score of clients' own models at the end of an entry's runs, where clients have such."""
+    seen = [[row.score_personal for row in curve.rows] for curve in comparison.of(label)]
     tested = [[score for score in scores if score is not None] for scores in seen]
-    return Cell(tuple(100 * scores[-1] for scores in tested if scores))
+    return cell_of((scores[-1] for scores in tested if scores), comparison.metric)
 
 
 def traffic(comparison: Comparison, label: str) -> list[str]:
@@ -98,13 +120,14 @@ def caption(comparison: Comparison) -> str:
     over = f", mean ± standard deviation over {len(comparison.config.seeds)} seeds" if several else ", one seed"
     way = WAYS[comparison.config.base.accounting]
     under = f" under caps on the upload, {way}" if comparison.config.caps else ""
-    own = f"; {OWN}: at the end, on some of each client's own test images" if has_own_models(comparison) else ""
-    return f"Best mean client accuracy [%]{under}{over}{own}; bytes sent in whole runs, measured."
+    images = examples_word(comparison.metric)
+    own = f"; {OWN}: at the end, on some of each client's own test {images}" if has_own_models(comparison) else ""
+    return f"Best mean client {comparison.metric.heading}{under}{over}{own}; bytes sent in whole runs, measured."
 
 
 def has_own_models(comparison: Comparison) -> bool:
     """Whether some method here gives each client a model of its own."""
-    return any(row.accuracy_personal is not None for curve in comparison.curves for row in curve.rows)
+    return any(row.score_personal is not None for curve in comparison.curves for row in curve.rows)
 
 
 def notes(comparison: Comparison) -> list[str]:
@@ -125,7 +148,7 @@ def meanings(words: Iterable[str]) -> list[str]:
 def markdown(comparison: Comparison, picture: str = "") -> str:
     """The table with its caption, its notes and the sentence on what it shows, as Markdown."""
     parts = [caption(comparison), pipes(table(comparison)), *escaped(notes(comparison)), headline(comparison)]
-    parts += [f"![mean client accuracy against upload]({picture})"] if picture else []
+    parts += [f"![mean client {comparison.metric.name} against upload]({picture})"] if picture else []
     return "\n\n".join(parts) + "\n"
 
 
@@ -144,7 +167,7 @@ def escaped(notes: Iterable[str]) -> list[str]:
 
 def headline(comparison: Comparison) -> str:
     """One sentence on the table's last cap: the last entry against the others, or against the best of many."""
-    cap = columns(comparison)[-1]
+    cap, metric = columns(comparison)[-1], comparison.metric
     *others, last = comparison.config.methods
     way = WAYS[comparison.config.base.accounting]
     where = f"At {cap:g} GiB of upload, {way}," if comparison.config.caps else "Over the whole runs"
@@ -152,27 +175,44 @@ def headline(comparison: Comparison) -> str:
     if not main.values:
         return f"{where} {last} has not been evaluated yet."
     if len(others) > MANY:
-        others = [max(others, key=lambda label: max(cell(comparison, label, cap).values, default=0.0))]
-    against = _joined([_against(main, label, cell(comparison, label, cap)) for label in others])
+        others = [
+            max(
+                others, key=lambda label: max(map(metric.merit, cell(comparison, label, cap).values), default=-math.inf)
+            )
+        ]
+    against = _joined([_against(main, label, cell(comparison, label, cap), metric) for label in others])
     seeds = len(main.values)
     over = "one seed" if seeds == 1 else f"means over {seeds} seeds"
-    return f"{where} {last} reaches {main.mean:.1f} % mean client accuracy{against and ', ' + against} ({over})."
+    score = reaching(main.text(main.mean), metric)
+    return f"{where} {last} reaches {score}{against and ', ' + against} ({over})."
 
 
 def _mean_mib(totals: list[int]) -> str:
     return f"{8 * statistics.mean(totals) / MIB:,.1f}" if totals else NOTHING
 
 
-def _against(main: Cell, label: str, other: Cell) -> str:
+def _most(found: Cell, metric: Metric) -> float:
+    return max(map(metric.merit, found.values), default=-math.inf)
+
+
+def _against(main: Cell, label: str, other: Cell, metric: Metric) -> str:
     if not other.values:
         return f"with {label} not evaluated"
     difference = main.mean - other.mean
     spread = max(main.spread, other.spread)
     doubt = ", within the seeds' spread" if 0 < abs(difference) < spread else ""
-    if abs(difference) < 0.05:
+    if abs(difference) < (0.05 if metric.percent else 5e-4 * abs(main.mean)) or not difference:
         return f"level with {label}"
     side = "above" if difference > 0 else "below"
-    return f"{abs(difference):.1f} points {side} {label}{doubt}"
+    size = f"{abs(difference):.1f} points" if metric.percent else f"{abs(difference):.2g}"
+    return f"{size} {side} {label}{judged(difference, metric)}{doubt}"
+
+
+def judged(difference: float, metric: Metric) -> str:
+    """Which way a difference is good, where that is not what everybody expects: where less is better."""
+    if metric.higher_is_better or not difference:
+        return ""
+    return " (better)" if difference < 0 else " (worse)"
 
 
 def _joined(parts: list[str]) -> str:

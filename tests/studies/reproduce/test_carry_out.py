@@ -59,7 +59,7 @@ def test_seeds_side_by_side_are_as_they_would_be_alone(small_mnist: Dataset, tmp
     assert (tmp_path / "alone/checkpoint.safetensors").read_bytes() == models(tmp_path / "all")["feddst-seed1"]
     found = record.row("feddst")
     assert found is not None
-    assert [(p.round, p.accuracy) for p in found.runs[1].rows] == [
+    assert [(p.round, p.score) for p in found.runs[1].rows] == [
         (row.round, row.accuracy) for row in alone.rows if row.accuracy is not None
     ]
 

@@ -95,9 +95,7 @@ def test_a_study_goes_on_where_it_stopped(file: Path, tmp_path: Path, small_mnis
     play(asked(file, rounds=4), tmp_path / "parts", small_mnist, rounds=5)
     parts = play(asked(file, rounds=4), tmp_path / "parts", small_mnist)
     for one, other in zip(whole.rows, parts.rows, strict=True):
-        assert [[p.accuracy for p in run.rows] for run in one.runs] == [
-            [p.accuracy for p in run.rows] for run in other.runs
-        ]
+        assert [[p.score for p in run.rows] for run in one.runs] == [[p.score for p in run.rows] for run in other.runs]
 
 
 def test_seeds_that_only_some_rows_have_are_missing_in_the_others(

@@ -27,7 +27,7 @@ function sample(x, y, i) {
   return svg("line", { x1: x.toFixed(1), y1: y.toFixed(1), x2: (x + SAMPLE).toFixed(1), y2: y.toFixed(1), stroke: colour(i), "stroke-width": 3, "stroke-dasharray": dash(i) });
 }
 
-// spec: {width, height, label, series: [{index, label, x, mean, low?, high?}], x: {title, unit, log, caps}, y: {title, domain}, named}
+// spec: {width, height, label, series: [{index, label, x, mean, low?, high?}], metric, x: {title, unit, log, caps}, y: {title, domain}, named}
 function lineChart(spec) {
   const plot = laidOut(spec);
   const drawn = picture(spec.width, spec.height, spec.label, gridOf(plot), capsOf(plot));
@@ -184,22 +184,28 @@ function withCursor(drawn, plot) {
   return host;
 }
 
+// What lines are ordered by: the best comes first, one that has no value last.
+function merit(mean, metric) {
+  if (mean === null) return -Number.MAX_VALUE;
+  return metric.higher ? mean : -mean;
+}
+
 function readOut(plot, place, mark, box) {
   const x = plot.xScale.back(place);
   const read = plot.series
     .map((each) => ({ each, mean: valueAt(each.x, each.mean, x) }))
-    .sort((a, b) => (b.mean ?? -1) - (a.mean ?? -1));
+    .sort((a, b) => merit(b.mean, plot.metric) - merit(a.mean, plot.metric));
   mark.replaceChildren(line(place, plot.top, place, plot.bottom, "hair"));
   const rows = read.map(({ each, mean }) => {
     if (mean !== null && plot.yScale(mean) <= plot.bottom + 1) {
       mark.append(svg("circle", { cx: place.toFixed(1), cy: plot.yScale(mean).toFixed(1), r: 4, fill: colour(each.index), class: "dot" }));
     }
-    const spread = mean !== null && each.low ? `${valueAt(each.x, each.low, x).toFixed(1)}–${valueAt(each.x, each.high, x).toFixed(1)}` : "";
+    const spread = mean !== null && each.low ? `${bare(valueAt(each.x, each.low, x), plot.metric)}–${bare(valueAt(each.x, each.high, x), plot.metric)}` : "";
     return el(
       "tr",
       null,
       el("th", { scope: "row" }, swatch(each.index), shortened(each.label, 34)),
-      el("td", null, mean === null ? "–" : percent(mean)),
+      el("td", null, mean === null ? "–" : scored(mean, plot.metric)),
       el("td", { class: "soft" }, spread),
     );
   });

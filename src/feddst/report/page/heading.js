@@ -6,7 +6,7 @@ function drawHeading(data) {
     el("p", { class: "over" }, `${data.title} · ${data.data}`),
     el("h1", null, first),
     rest.length ? el("p", { class: "lead" }, rest.join(" ")) : null,
-    tiles(data.entries),
+    tiles(data.entries, data.metric),
   );
   put(section("footer"),
     `Made by feddst ${data.version}. This file needs no network: data, scripts and styles are all inside.`,
@@ -15,19 +15,19 @@ function drawHeading(data) {
 
 const ABREAST = 5;
 
-function tiles(entries) {
-  const drawn = el("div", { class: "tiles" }, entries.map(tile));
+function tiles(entries, metric) {
+  const drawn = el("div", { class: "tiles" }, entries.map((entry, i) => tile(entry, i, metric)));
   drawn.style.setProperty("--columns", Math.ceil(entries.length / Math.ceil(entries.length / ABREAST)));
   return drawn;
 }
 
-function tile(entry, i) {
+function tile(entry, i, metric) {
   const [best, spread] = entry.best.split(" ± ");
   const drawn = el(
     "article",
     { class: "tile" },
     el("h2", null, swatch(i), el("span", null, breakable(entry.label))),
-    el("p", { class: "big" }, best, best === "–" ? null : el("small", null, " %"), spread ? el("small", null, ` ± ${spread}`) : null),
+    el("p", { class: "big" }, best, best === "–" ? null : el("small", null, metric.percent ? " %" : ` ${metric.name}`), spread ? el("small", null, ` ± ${spread}`) : null),
     el("p", { class: "soft of" }, entry.best_of),
     el("p", { class: "soft facts" }, entry.facts.map((fact) => el("span", null, fact))),
     entry.unfinished.length ? el("p", { class: "flag" }, unfinishedWords(entry)) : null,

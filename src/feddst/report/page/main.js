@@ -3,7 +3,7 @@
 const data = JSON.parse(section("data").textContent);
 drawTheme();
 drawHeading(data);
-drawAccuracy(data);
+drawScores(data);
 drawStandings(data);
 drawMasks(data);
 drawTraffic(data);

@@ -12,6 +12,20 @@ function percent(value, places = 1) {
   return `${value.toFixed(places)} %`;
 }
 
+// A score as it is shown, with its unit, and without.
+function scored(value, metric) {
+  return metric.percent ? percent(value) : digits(value, 4);
+}
+
+function bare(value, metric) {
+  return metric.percent ? value.toFixed(1) : digits(value, 4);
+}
+
+// What is shown of a stored score.
+function shown(stored, metric) {
+  return metric.percent ? 100 * stored : stored;
+}
+
 function share(part, whole) {
   const value = whole ? (100 * part) / whole : 0;
   return percent(value, value > 0 && value < 1 ? 2 : 1);

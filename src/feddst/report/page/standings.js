@@ -1,4 +1,4 @@
-// The table of best accuracy under caps.
+// The table of best scores under caps.
 
 function drawStandings(data) {
   const [heading, ...lines] = data.table.lines;
@@ -9,25 +9,26 @@ function drawStandings(data) {
         "table",
         { class: heading.length > 6 ? "numbers many" : "numbers" },
         el("thead", null, el("tr", null, heading.map((word) => el("th", { scope: "col" }, word)))),
-        el("tbody", null, lines.map((words, i) => standing(words, i, lines))),
+        el("tbody", null, lines.map((words, i) => standing(words, i, lines, data.metric))),
       ),
-      "Best accuracy under upload caps",
+      `Best ${data.metric.name} under upload caps`,
     ),
     data.table.notes.map(note),
   );
 }
 
-function standing([name, ...words], i, lines) {
+function standing([name, ...words], i, lines, metric) {
   const cells = words.map((word, column) => {
     const scored = column < words.length - 2;
-    return el("td", { class: scored && isBest(lines, i, column + 1) ? "best" : null }, word);
+    return el("td", { class: scored && isBest(lines, i, column + 1, metric) ? "best" : null }, word);
   });
   return el("tr", null, el("th", { scope: "row", class: name.length > LETTERS ? "long" : null }, swatch(i), name), cells);
 }
 
-function isBest(lines, row, column) {
+function isBest(lines, row, column, metric) {
   const scores = lines.map((line) => parseFloat(line[column]));
-  return lines.length > 1 && scores[row] === Math.max(...scores.filter((score) => !Number.isNaN(score)));
+  const best = metric.higher ? Math.max : Math.min;
+  return lines.length > 1 && scores[row] === best(...scores.filter((score) => !Number.isNaN(score)));
 }
 
 function scrolled(table, label) {

@@ -1,4 +1,4 @@
-"""A record as pictures: accuracy against upload, and for a sweep accuracy against the value."""
+"""A record as pictures: scores against upload, and for a sweep scores against the value."""
 
 from pathlib import Path
 from statistics import mean
@@ -19,7 +19,6 @@ from feddst.studies.plots import (
 from feddst.studies.reproduce.record import Record
 from feddst.studies.reproduce.table import settings
 
-CURVES = "accuracy.png"
 SWEEP = "sweep.png"
 FAR, MARGIN = 20.0, 2.0
 """In points: how far below the best a row may be to be shown in full, and the margin below the lowest of those."""
@@ -28,12 +27,20 @@ FAR, MARGIN = 20.0, 2.0
 def draw_figures(record: Record, folder: Path) -> list[str]:
     """Write the pictures and return their names. Raises `ImportError` where there is no matplotlib."""
     lines = [(row.title, band(row.runs)) for row in record.rows]
-    picture = Picture(_title(record), lines, record.accounting, record.caps, record.seeds > 1, _floor(record))
-    draw(picture, folder / CURVES)
+    picture = Picture(
+        _title(record), lines, record.accounting, record.caps, record.seeds > 1, _worst(record), record.metric
+    )
+    curves = curves_of(record)
+    draw(picture, folder / curves)
     if not record.symbol:
-        return [CURVES]
+        return [curves]
     _draw_sweep(record, folder / SWEEP)
-    return [CURVES, SWEEP]
+    return [curves, SWEEP]
+
+
+def curves_of(record: Record) -> str:
+    """The name of the picture of scores against upload."""
+    return f"{record.metric.name}.png"
 
 
 def _draw_sweep(record: Record, path: Path) -> None:
@@ -57,17 +64,23 @@ def _draw_sweep(record: Record, path: Path) -> None:
     axes.set_xticks(every, [f"{value:g}" for value in every])
     axes.minorticks_off()
     axes.set_xlabel(record.symbol)
-    tidy(axes, _title(record))
+    tidy(axes, _title(record), record.metric)
     name_lines(axes, ends)
     save_png(figure, path)
 
 
-def _floor(record: Record) -> float | None:
-    """Just below the rows' means at the first cap, without rows far below the best, which would flatten all."""
+def _worst(record: Record) -> float | None:
+    """Just beyond the rows' means at the first cap, without rows far from the best, which would flatten all.
+
+    None where scores are not in per cent: how far is far is not known then.
+    """
+    if not record.metric.percent:
+        return None
+    merit = record.metric.merit
     found = [list(row.best(min(record.caps)).values()) for row in record.rows] if record.caps else []
-    means = [mean(scores) for scores in found if scores]
+    means = [merit(mean(scores)) for scores in found if scores]
     near = [score for score in means if score > max(means) - FAR]
-    return min(near) - (max(near) - min(near)) - MARGIN if near else None
+    return merit(min(near) - (max(near) - min(near)) - MARGIN) if near else None
 
 
 def _title(record: Record) -> str:

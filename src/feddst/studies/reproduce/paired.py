@@ -15,9 +15,10 @@ LEVEL = (2.5, 97.5)
 
 @dataclass(frozen=True)
 class Difference:
-    """The mean over seeds of one row's accuracy less another's, with the ends of its 95 % interval, in points.
+    """The mean over seeds of one row's score less another's, with the ends of its 95 % interval, as scores are shown.
 
-    `short` says that one of them ended before the cap although another round would have been under it.
+    `short` says that one of them ended before the cap although another round would have been under it. `decimals` are
+    those that are shown; None: four digits.
     """
 
     mean: float
@@ -25,12 +26,21 @@ class Difference:
     high: float
     seeds: int
     short: bool = False
+    decimals: int | None = 2
 
     def __str__(self) -> str:
         mark = SHORT * self.short
         if self.seeds == 1:
-            return f"{_signed(self.mean)} (one seed){mark}"
-        return f"{_signed(self.mean)} [{_minus(self.low)}, {_minus(self.high)}]{mark}"
+            return f"{self._text(self.mean, '+')} (one seed){mark}"
+        return f"{self._text(self.mean, '+')} [{self._text(self.low)}, {self._text(self.high)}]{mark}"
+
+    def _text(self, value: float, sign: str = "") -> str:
+        shown = (
+            f"{value + 0.0:{sign}.4g}"
+            if self.decimals is None
+            else f"{round(value, self.decimals) + 0.0:{sign}.{self.decimals}f}"
+        )
+        return shown.replace("-", "−")
 
 
 def paired_difference(first: Mapping[int, float], second: Mapping[int, float]) -> Difference | None:
@@ -66,11 +76,3 @@ def pairs(record: Record) -> Iterator[tuple[str, str]]:
     yield from (("feddst", name) for name in others if name != "feddst+fedprox")
     yield from [("feddst+fedprox", "fedprox"), ("feddst+fedprox", "feddst")]
     yield from ((name, "fedavgm") for name in ["randommask", *others])
-
-
-def _signed(value: float) -> str:
-    return _minus(value, "+")
-
-
-def _minus(value: float, sign: str = "") -> str:
-    return f"{round(value, 2) + 0.0:{sign}.2f}".replace("-", "−")

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Protocol
 
-from feddst.runtime.metrics import Row
+from feddst.core.metric import Metric
+from feddst.runtime.metrics import ACCURACY, Row
 from feddst.runtime.pace import Pace
 from feddst.runtime.run import Run
 from feddst.runtime.wording import NOTHING, counted, duration, percent
@@ -24,7 +25,7 @@ LEAST = 0.005
 class Overview:
     """Where a reproduction stands: the share done, rows and rounds of all runs, and the latest news from one row.
 
-    `accuracy` is the mean over the row's seeds of their last evaluations; `left` the seconds left, None if unknown.
+    `score` is the mean over the row's seeds of their last evaluations; `left` the seconds left, None if unknown.
     """
 
     done: float
@@ -33,14 +34,15 @@ class Overview:
     rounds: int
     title: str
     round: int
-    accuracy: float | None
+    score: float | None
     left: float | None
+    metric: Metric = ACCURACY
 
     def news(self) -> str:
-        """The row, its accuracy and the time left."""
-        score = percent(self.accuracy) if self.accuracy is not None else NOTHING
+        """The row, its score and the time left."""
+        score = self.metric.text(self.score) if self.score is not None else NOTHING
         left = "" if self.left is None else f"; about {duration(self.left)} left"
-        return f"{self.title}, round {self.round}: accuracy {score}{left}"
+        return f"{self.title}, round {self.round}: {self.metric.name} {score}{left}"
 
     def line(self) -> str:
         """All of it in a line."""
@@ -77,13 +79,14 @@ class ProgressLines:
 
 @dataclass(frozen=True)
 class News:
-    """A run has finished a round: which one, the share of it that is done, and its accuracy if it was evaluated."""
+    """A run has finished a round: which one, the share of it that is done, and its score if it was evaluated."""
 
     row: str
     seed: int
     share: float
     round: int
-    accuracy: float | None
+    score: float | None
+    metric: Metric = ACCURACY
 
 
 class Listener(Protocol):
@@ -121,8 +124,8 @@ class Overall:
             key = news.row, news.seed
             self._gained += max(0.0, news.share - self._done[key])
             self._done[key], self._rounds[key] = news.share, news.round
-            if news.accuracy is not None:
-                self._scores[key] = news.accuracy
+            if news.score is not None:
+                self._scores[key] = news.score
             self._overseer.show(self._overview(news))
 
     def stop(self) -> bool:
@@ -149,6 +152,7 @@ class Overall:
             news.round,
             mean(scores) if scores else None,
             elapsed * (1 - done) / gained if gained >= LEAST else None,
+            news.metric,
         )
 
 
@@ -165,7 +169,7 @@ class RowWatcher:
 
     def row(self, run: Run, row: Row) -> None:
         share = 1.0 if run.stopped_by else self._paces[id(run)].done(row)
-        self._listener.add(News(self._name, run.config.seed, share, row.round, row.accuracy))
+        self._listener.add(News(self._name, run.config.seed, share, row.round, row.score, row.metric))
 
     def stop(self) -> bool:
         return self._listener.stop()

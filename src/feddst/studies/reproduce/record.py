@@ -8,9 +8,21 @@ from itertools import accumulate, product
 from pathlib import Path
 from typing import Any
 
+from feddst.core.metric import Metric
 from feddst.errors import CheckpointError
 from feddst.options import flatten
-from feddst.runtime.metrics import GIB, Accounting, Row, counted_upload
+from feddst.runtime.metrics import (
+    ACCURACY,
+    GIB,
+    SCORES,
+    Accounting,
+    Row,
+    counted_upload,
+    is_known,
+    known_or_none,
+    metric_in,
+    noted,
+)
 from feddst.runtime.old_names import named_now, renewed
 from feddst.runtime.storage import occupied, write_atomically
 from feddst.studies.comparison import Curve
@@ -26,17 +38,19 @@ _FORMAT = 1
 class Point:
     """An evaluation. Bytes, bits and seconds are totals since the run's first round.
 
+    In a record scores stand under their metric's own name, and a run whose metric is not accuracy says which it is.
     Runs that were played side by side share their seconds.
     """
 
     round: int
-    accuracy: float
-    accuracy_worst: float | None
-    accuracy_global: float | None
+    score: float
+    score_worst: float | None
+    score_global: float | None
     upload_bytes: int
     upload_bits: int
     download_bytes: int
     seconds: float
+    metric: Metric = ACCURACY
 
     def upload(self, accounting: Accounting) -> int:
         """Bits uploaded so far, by this way of counting."""
@@ -74,9 +88,14 @@ class RecordedRow:
         return named_now(renewed(self.config))
 
     def best(self, cap_gib: float) -> dict[int, float]:
-        """The best accuracy [%] under a cap, by seed, of the runs that have settled there."""
+        """The best score under a cap, as it is shown, by seed, of the runs that have settled there."""
         found = {run.seed: run.best(cap_gib) for run in self.runs if run.settled(cap_gib)}
-        return {seed: 100 * best for seed, best in found.items() if best is not None}
+        return {seed: self.metric.shown(best) for seed, best in found.items() if best is not None}
+
+    @property
+    def metric(self) -> Metric:
+        """What its scores are values of."""
+        return next((run.metric for run in self.runs if run.rows), ACCURACY)
 
 
 @dataclass(frozen=True)
@@ -135,6 +154,11 @@ class Record:
     usual: str = ""
     compared: tuple[tuple[str, str], ...] = ()
     title: str = ""
+
+    @property
+    def metric(self) -> Metric:
+        """By what the runs are judged."""
+        return next((row.metric for row in self.rows if any(run.rows for run in row.runs)), ACCURACY)
 
     @property
     def missing(self) -> int:
@@ -226,16 +250,17 @@ def _recorded(planned: PlannedRow, run: PlannedRun) -> RecordedRun:
 def _points(rows: Iterable[Row]) -> Iterable[Point]:
     rows = list(rows)
     for row, seconds in zip(rows, accumulate(row.seconds for row in rows), strict=True):
-        if row.accuracy is not None:
+        if is_known(row.score):
             yield Point(
                 row.round,
-                row.accuracy,
-                row.accuracy_worst,
-                row.accuracy_global,
+                row.score,
+                known_or_none(row.score_worst),
+                known_or_none(row.score_global),
                 row.upload_bytes,
                 row.upload_bits,
                 row.download_bytes,
                 round(seconds, 3),
+                row.metric,
             )
 
 
@@ -262,7 +287,14 @@ def _text(record: Record) -> str:
 
 def _columns(run: RecordedRun) -> dict[str, Any]:
     about = {"seed": run.seed, "run": run.path.name, "stopped_by": run.stopped_by, "cap_gib": run.cap_gib}
-    return about | {field.name: [getattr(point, field.name) for point in run.rows] for field in fields(Point)}
+    columns = {name: [getattr(point, field) for point in run.rows] for name, field in _names(run.metric).items()}
+    return noted(about | columns, run.metric)
+
+
+def _names(metric: Metric) -> dict[str, str]:
+    """The fields of a point, by their names in a record."""
+    scores = {score: metric.name + kind for kind, score in SCORES.items()}
+    return {scores.get(one.name, one.name): one.name for one in fields(Point) if one.name != "metric"}
 
 
 def _parsed(content: Mapping[str, Any]) -> Record:
@@ -285,11 +317,12 @@ def _parsed(content: Mapping[str, Any]) -> Record:
 
 
 def _run(label: str, columns: Mapping[str, Any], accounting: Accounting) -> RecordedRun:
-    points = zip(*(columns[field.name] for field in fields(Point)), strict=True)
+    metric = metric_in(columns)
+    points = zip(*(columns[name] for name in _names(metric)), strict=True)
     return RecordedRun(
         label,
         columns["seed"],
-        tuple(Point(*numbers) for numbers in points),
+        tuple(replace(Point(*numbers), metric=metric) for numbers in points),
         Path(columns["run"]),
         accounting,
         columns["cap_gib"],

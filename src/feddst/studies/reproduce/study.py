@@ -29,6 +29,7 @@ from feddst.options import dotted, hint, one_of, updated
 from feddst.runtime.config import RunConfig, refuse_ineffective
 from feddst.runtime.old_names import old_in, renewed, say
 from feddst.runtime.presets import Row, preset_options
+from feddst.runtime.session import refuse_mixed_metrics
 from feddst.studies.reproduce.record import STUDY
 from feddst.studies.reproduce.request import Request, rising
 
@@ -102,6 +103,8 @@ class StudyConfig(Request):
         with _named(f"study {self.target}: options"):
             updated(RunConfig(), shared)
         super().check()
+        with _named(f"study {self.target}"):
+            refuse_mixed_metrics({f"rows.{row.name}": self.run_config(row, 0) for row in self.all_rows()})
 
     def check_row(self, row: Row) -> None:
         with _named(f"study {self.target}: rows.{row.name}"):

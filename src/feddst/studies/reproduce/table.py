@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from feddst.core.metric import Metric
 from feddst.runtime.presets import STILL
 from feddst.runtime.wording import NOTHING, WAYS, counted, duration
 from feddst.studies.reproduce.paired import Difference, paired_difference, pairs
 from feddst.studies.reproduce.paper import PAPER, Reported
 from feddst.studies.reproduce.record import STUDY, Maker, Record, RecordedRow
-from feddst.studies.tables import Cell, escaped, meanings, pipes
+from feddst.studies.tables import Cell, decimals_of, escaped, meanings, pipes
 
 TABLE = "table.md"
-_COMPARED = "Differences on the same seeds, in points, with 95 % bootstrap intervals over seeds:"
 _READINGS = {"paper": "the paper's text", "published": "its published code"}
 
 
@@ -26,7 +26,7 @@ def cell(record: Record, row: RecordedRow, cap_gib: float) -> Cell:
     """What the runs of a row reached under one cap, with two decimals as in the paper."""
     values = tuple(row.best(cap_gib).values())
     short = any(run.settled(cap_gib) and run.ended_before(cap_gib) for run in row.runs)
-    return Cell(values, short, 0 < len(values) < record.seeds, decimals=2)
+    return Cell(values, short, 0 < len(values) < record.seeds, decimals_of(record.metric, 2))
 
 
 def reported(record: Record, row: RecordedRow, cap_gib: float) -> Reported | None:
@@ -82,7 +82,8 @@ def difference(record: Record, first: str, second: str, cap_gib: float) -> Diffe
     if one is None or other is None:
         return None
     found = paired_difference(one.best(cap_gib), other.best(cap_gib))
-    return found and replace(found, short=any(cell(record, row, cap_gib).short for row in (one, other)))
+    short = any(cell(record, row, cap_gib).short for row in (one, other))
+    return found and replace(found, short=short, decimals=decimals_of(record.metric, 2))
 
 
 def sentences(record: Record) -> list[str]:
@@ -106,7 +107,7 @@ def caption(record: Record) -> str:
         )
     several = f", mean ± standard deviation over {record.seeds} seeds" if record.seeds > 1 else ", one seed"
     return (
-        f"{record.data}; {settings(record)}. Best mean client accuracy [%] under caps on the upload, "
+        f"{record.data}; {settings(record)}. Best mean client {record.metric.heading} under caps on the upload, "
         f"{WAYS[record.accounting]}{several}{beside}."
     )
 
@@ -131,12 +132,19 @@ def markdown(record: Record, pictures: Sequence[str] = ()) -> str:
         caption(record),
         pipes(table(record)),
         *escaped(notes(record)),
-        *([_COMPARED, pipes(compared)] if len(compared) > 1 else []),
-        *(f"![accuracy]({picture})" for picture in pictures),
+        *([_compared(record.metric), pipes(compared)] if len(compared) > 1 else []),
+        *(f"![{record.metric.name}]({picture})" for picture in pictures),
         f"`{record.command}`" if record.command else "",
         f"Made with {made}." if made else "",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _compared(metric: Metric) -> str:
+    """What the differences are; where less is better, which of them are good."""
+    points = ", in points" if metric.percent else ""
+    good = "" if metric.higher_is_better else ", those below 0 in favour of the first"
+    return f"Differences on the same seeds{points}{good}, with 95 % bootstrap intervals over seeds:"
 
 
 def _heading(record: Record) -> str:

@@ -1,27 +1,27 @@
-// Accuracy against upload, rounds and compute.
+// Scores against upload, rounds and compute.
 
-function drawAccuracy(data) {
-  const host = section("accuracy");
+function drawScores(data) {
+  const host = section("scores");
   const curved = data.entries.filter((entry) => Object.values(entry.curves).some((curve) => curve.x.length));
   if (!data.axes.length || !curved.length) {
     put(host, note("No round has been evaluated yet, so there is nothing to draw."));
     return;
   }
-  const state = { axis: data.axis, log: false, near: mostlyNear(seriesOn(data, data.axis)), off: new Set() };
-  const drawn = stage((width) => accuracyChart(data, state, width));
+  const state = { axis: data.axis, log: false, near: mostlyNear(seriesOn(data, data.axis), data.metric), off: new Set() };
+  const drawn = stage((width) => scoreChart(data, state, width));
   const change = (key) => (value) => {
     state[key] = value;
     drawn.update();
   };
   put(
     host,
-    note(`Mean over all clients of the global model’s accuracy on each client’s own test images; ${data.spread}.`),
+    note(`Mean over all clients of the global model’s ${data.metric.name} on each client’s own test ${data.metric.judged_on}; ${data.spread}.`),
     el(
       "div",
       { class: "controls" },
       segmented("Against", data.axes.map((axis) => ({ value: axis.key, label: AXIS_NAMES[axis.key] })), state.axis, change("axis")),
       segmented("Scale", [{ value: "linear", label: "linear" }, { value: "log", label: "log" }], "linear", (value) => change("log")(value === "log")),
-      segmented("Accuracy axis", [{ value: "all", label: "whole" }, { value: "near", label: "near the best" }], state.near ? "near" : "all", (value) => change("near")(value === "near")),
+      segmented(`${data.metric.title} axis`, [{ value: "all", label: "whole" }, { value: "near", label: "near the best" }], state.near ? "near" : "all", (value) => change("near")(value === "near")),
     ),
     legend(data, state, drawn),
     drawn,
@@ -64,40 +64,53 @@ function seriesOn(data, axis) {
     .filter((each) => each.x.length);
 }
 
-function accuracyChart(data, state, width) {
+function scoreChart(data, state, width) {
   const axis = data.axes.find((each) => each.key === state.axis);
   const series = seriesOn(data, axis.key).filter((each) => onPaper || !state.off.has(each.index));
   return lineChart({
     width,
     height: width < 640 || onPaper ? 320 : 440,
-    label: `Mean client accuracy in per cent against ${axis.title}`,
+    label: `Mean client ${data.metric.name}${data.metric.percent ? " in per cent" : ""} against ${axis.title}`,
     series,
+    metric: data.metric,
     x: { title: axis.title, unit: axis.unit, log: state.log, caps: axis.caps },
-    y: { title: "mean client accuracy [%]", domain: heightDomain(series, state.near) },
+    y: { title: `mean client ${data.metric.heading}`, domain: heightDomain(series, state.near, data.metric) },
     named: true,
   });
 }
 
 // From a little below the lowest to a little above the highest, or only what is near the best.
-function heightDomain(series, near) {
+function heightDomain(series, near, metric) {
   const values = series.flatMap((each) => [...(each.low || each.mean), ...(each.high || each.mean)]);
-  if (!values.length) return [0, 100];
-  const top = Math.max(...values);
-  const low = near ? Math.max(Math.min(...values), nearFloor(series)) : Math.min(...values);
-  const room = Math.max(0.5, 0.04 * (top - low));
-  return [Math.max(0, low - room), Math.min(100, top + room)];
+  if (!values.length) return metric.percent ? [0, 100] : [0, 1];
+  let [low, top] = [Math.min(...values), Math.max(...values)];
+  if (near && metric.higher) low = Math.max(low, nearEnd(series, metric));
+  if (near && !metric.higher) top = Math.min(top, nearEnd(series, metric));
+  const room = Math.max(0.5 * pointOf(series, metric), 0.04 * (top - low));
+  return metric.percent ? [Math.max(0, low - room), Math.min(100, top + room)] : [low - room, top + room];
 }
 
-// A little below the lines that end near the best.
-function nearFloor(series) {
-  const ends = series.map((each) => each.mean[each.mean.length - 1]);
+// A point: one per cent, or a hundredth of what other scores range over.
+function pointOf(series, metric) {
+  if (metric.percent) return 1;
+  const means = series.flatMap((each) => each.mean);
+  const range = Math.max(...means) - Math.min(...means);
+  return range / 100 || Math.abs(Math.max(...means)) / 100 || 0.01;
+}
+
+// A little beyond the lines that end near the best.
+function nearEnd(series, metric) {
+  const way = metric.higher ? 1 : -1;
+  const point = pointOf(series, metric);
+  const ends = series.map((each) => way * each.mean[each.mean.length - 1]);
   const best = Math.max(...ends);
-  const lowest = Math.min(...ends.filter((end) => end > best - 20));
-  return lowest - Math.max(2, 2 * (best - lowest));
+  const worst = Math.min(...ends.filter((end) => end > best - 20 * point));
+  return way * (worst - Math.max(2 * point, 2 * (best - worst)));
 }
 
 // Whether three quarters of all points are near the best: then the others only press them together.
-function mostlyNear(series) {
+function mostlyNear(series, metric) {
   const means = series.flatMap((each) => each.mean);
-  return means.filter((mean) => mean > nearFloor(series)).length >= 0.75 * means.length;
+  const end = nearEnd(series, metric);
+  return means.filter((mean) => (metric.higher ? mean > end : mean < end)).length >= 0.75 * means.length;
 }
