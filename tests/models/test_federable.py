@@ -66,7 +66,7 @@ def test_reasons_to_stay_dense() -> None:
         "conv.bias": "a bias or other vector",
         "norm.weight": "part of a norm",
         "norm.bias": "part of a norm",
-        "embed.weight": "of no convolution, linear, recurrent or attention layer",
+        "embed.weight": "an embedding",
         "head.weight": "named by model.dense",
         "head.bias": "a bias or other vector",
     }

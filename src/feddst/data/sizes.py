@@ -17,6 +17,7 @@ class Sizes:
 
 KNOWN = {
     "mnist": Sizes((1, 28, 28), 10),
+    "fashion-mnist": Sizes((1, 28, 28), 10),
     "cifar10": Sizes((3, 32, 32), len(CIFAR10.classes)),
     "cifar100": Sizes((3, 32, 32), len(CIFAR100.classes)),
 }
@@ -25,7 +26,7 @@ KNOWN = {
 
 def sizes_of(config: DataConfig) -> Sizes:
     """The sizes of the data set that `config` names; the user's own images are loaded."""
-    if config.dataset in KNOWN:
+    if config.dataset in KNOWN and not (config.dataset == "mnist" and config.root):
         return KNOWN[config.dataset]
     dataset = load(config.unaugmented)
     return Sizes(tuple(dataset.inputs(dataset.test_images[:1]).shape[1:]), dataset.num_classes)

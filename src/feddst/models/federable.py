@@ -11,13 +11,14 @@ from feddst.core.model import InitialModel, Layer, biases_beside
 from feddst.core.tensors import Tensors
 from feddst.errors import ModelError
 from feddst.models.dry import dry_forward
-from feddst.models.matrices import matrices
+from feddst.models.matrices import embedded, matrices, parameter_names
 
 VECTOR = "a bias or other vector"
 OF_A_NORM = "part of a norm"
 FROZEN = "frozen"
 NAMED = "named by model.dense"
 UNNAMED = "not named by model.prunable"
+LOOKED_UP = "an embedding"
 NO_MATRIX = "of no convolution, linear, recurrent or attention layer"
 """Why parameters stay dense."""
 
@@ -69,7 +70,7 @@ def prunable_layers(module: nn.Module, prunable: Sequence[str] = (), dense: Sequ
     """
     params = dict(module.named_parameters())
     known = {matrix.name: matrix for matrix in matrices(module)}
-    names = _matching(params, prunable, "model.prunable") if prunable else set(known)
+    names = _matching(module, prunable, "model.prunable") if prunable else known.keys() - embedded(module)
     never = _never_masked(module, params)
     for name in prunable:
         if name in never:
@@ -77,7 +78,7 @@ def prunable_layers(module: nn.Module, prunable: Sequence[str] = (), dense: Sequ
     frozen = {name for name, value in params.items() if not value.requires_grad}
     if prunable and names & frozen:
         raise ModelError(f"model.prunable names {min(names & frozen)}, which is frozen (requires_grad is False)")
-    names -= never | frozen | _matching(params, dense, "model.dense")
+    names -= never | frozen | _matching(module, dense, "model.dense")
     return tuple(
         Layer(name, tuple(value.shape), biases_beside(params, name), known[name].stacked if name in known else 1)
         for name, value in params.items()
@@ -90,7 +91,7 @@ def dense_reasons(module: nn.Module, prunable: Sequence[str] = (), dense: Sequen
     params = dict(module.named_parameters())
     layers = {layer.name for layer in prunable_layers(module, prunable, dense)}
     others = {name: value for name, value in params.items() if name not in layers}
-    named, norms = _matching(params, dense, "model.dense"), _of_norms(module, params)
+    named, norms, looked_up = _matching(module, dense, "model.dense"), _of_norms(module, params), embedded(module)
 
     def reason(name: str, value: nn.Parameter) -> str:
         if name in norms:
@@ -101,7 +102,9 @@ def dense_reasons(module: nn.Module, prunable: Sequence[str] = (), dense: Sequen
             return FROZEN
         if name in named:
             return NAMED
-        return UNNAMED if prunable else NO_MATRIX
+        if prunable:
+            return UNNAMED
+        return LOOKED_UP if name in looked_up else NO_MATRIX
 
     return {name: reason(name, value) for name, value in others.items()}
 
@@ -131,11 +134,13 @@ def _of_norms(module: nn.Module, params: Iterable[str]) -> set[str]:
     return {name for name in params if name.rpartition(".")[0] in norms}
 
 
-def _matching(params: dict[str, nn.Parameter], patterns: Sequence[str], option: str) -> set[str]:
+def _matching(module: nn.Module, patterns: Sequence[str], option: str) -> set[str]:
+    """The parameters that patterns name; one that layers share, by any of its names."""
+    known = parameter_names(module)
     found: set[str] = set()
     for pattern in patterns:
-        hits = set(fnmatch.filter(params, pattern)) | set(fnmatch.filter(params, pattern + ".weight"))
+        hits = {*fnmatch.filter(known, pattern), *fnmatch.filter(known, pattern + ".weight")}
         if not hits:
-            raise ModelError(f"{option} names {pattern!r}, but the model's parameters are {', '.join(params)}")
-        found |= hits
+            raise ModelError(f"{option} names {pattern!r}, but the model's parameters are {', '.join(known)}")
+        found |= {known[hit] for hit in hits}
     return found

@@ -3,8 +3,8 @@
 Weights in a sum of products with an input may be pruned: those of convolutions and linear layers, transposed ones too;
 of recurrent layers, from the input and from the previous state, and of LSTM's projection; of attention, from queries,
 keys and values, and to its output. Everything else stays dense: biases and other vectors, all parameters of norms,
-embeddings (a word is looked up, not multiplied), and parameters of modules that are not known here. A user may choose
-otherwise (`model.prunable`, `model.dense`).
+embeddings (a word is looked up, not multiplied; so is one that an output layer shares), and parameters of modules that
+are not known here. A user may choose otherwise (`model.prunable`, `model.dense`).
 
 PyTorch stacks some matrices in one tensor: the gates of an LSTM (4) or a GRU (3), and attention's matrices for queries,
 keys and values (3). They share one mask and one budget, so a weight of one may be exchanged for a weight of another.
@@ -33,29 +33,41 @@ _ATTENTION = {"in_proj_weight": 3, "q_proj_weight": 1, "k_proj_weight": 1, "v_pr
 
 @dataclass(frozen=True)
 class Matrix:
-    """A parameter that may be pruned: the one called `own` in the module `owner`, which uses it.
+    """A parameter in a sum of products with an input: the one called `own` in the module `owner`, which uses it.
 
-    It consists of `stacked` matrices.
+    `name` is the parameter's in the whole model, under which layers that share it find each other. It consists of
+    `stacked` matrices.
     """
 
     owner: str
     own: str
+    name: str
     stacked: int = 1
-
-    @property
-    def name(self) -> str:
-        """The parameter's name in the whole model."""
-        return f"{self.owner}.{self.own}" if self.owner else self.own
 
 
 def matrices(module: nn.Module) -> list[Matrix]:
-    """The weights that may be pruned, in the module's order."""
+    """The weights that are multiplied, in the module's order; one that layers share occurs for each of them."""
+    known = parameter_names(module)
     found: dict[str, Matrix] = {}
     for owner, child in module.named_modules():
         for own, stacked in _of(child):
-            matrix = Matrix(owner, own, stacked)
-            found.setdefault(matrix.name, matrix)  # attention comes before its output layer, which it never calls
+            place = f"{owner}.{own}" if owner else own
+            # Attention comes before its output layer, which it never calls.
+            found.setdefault(place, Matrix(owner, own, known[place], stacked))
     return list(found.values())
+
+
+def parameter_names(module: nn.Module) -> dict[str, str]:
+    """The name under which each parameter is kept, by all of its names: a shared one has a name in each layer."""
+    kept = {id(value): name for name, value in module.named_parameters()}
+    return {name: kept[id(value)] for name, value in module.named_parameters(remove_duplicate=False)}
+
+
+def embedded(module: nn.Module) -> set[str]:
+    """The names of the weights that are looked up, even if other layers share them."""
+    known = parameter_names(module)
+    owners = [name for name, child in module.named_modules() if isinstance(child, nn.Embedding | nn.EmbeddingBag)]
+    return {known[f"{owner}.weight" if owner else "weight"] for owner in owners}
 
 
 def _of(layer: nn.Module) -> Iterator[tuple[str, int]]:
