@@ -4,14 +4,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from feddst.core import (
-    OBJECTIVES,
     ClientState,
     ClientStep,
     Examples,
@@ -21,6 +20,7 @@ from feddst.core import (
     Tensors,
     Update,
     minibatches,
+    objective_of,
 )
 from feddst.core.minibatches import Indices
 from feddst.errors import DivergenceError
@@ -49,10 +49,10 @@ class Client(ABC):
         """What it trains on."""
         return self.task.examples
 
-    @property
+    @cached_property
     def objective(self) -> Objective:
         """What it minimises."""
-        return OBJECTIVES[self.task.plan.local.objective]
+        return objective_of(self.task.plan.local)
 
     @property
     def draw(self) -> tuple[int, int, int]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from torch import nn
 
 from feddst.clients.client import Client, finished
-from feddst.core import ClientState, Examples, Update
+from feddst.core import ClientState, Update
 from feddst.errors import DivergenceError, WireError
 from feddst.models import persistent_buffers
 from feddst.wire import (
@@ -31,8 +31,8 @@ class TaskReader:
         self._decoders: dict[frozenset[str], BroadcastDecoder] = {}
         self._read: dict[object, Reference] = {}
 
-    def read(self, task: ClientTask, examples: Examples | None = None) -> ClientTask:
-        """The task with its message read, on these examples if they have been loaded."""
+    def read(self, task: ClientTask) -> ClientTask:
+        """The task with its message read."""
         message, keep = task.message, task.plan.keep
         key = (message.payload, message.held, keep)
         with self._lock:
@@ -40,7 +40,7 @@ class TaskReader:
                 self._decoders[keep] = BroadcastDecoder(layout_of(self._module, keep))
             if key not in self._read:
                 self._read[key] = self._decoders[keep].read(message.payload, message.held)
-            return task.read_as(self._read[key], task.data if examples is None else examples)
+            return task.read_as(self._read[key])
 
 
 def answer(task: ClientTask, train_client: Callable[[ClientTask], Client]) -> ClientResult:

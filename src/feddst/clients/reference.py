@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from feddst.clients.client import Client, beginning, train
 from feddst.core import OPTIMIZERS, LocalOptimizer, Masks, Positions, Tensors, packed, positions_of
+from feddst.core.batches import call, divided
 from feddst.core.keys import torch_seed
 from feddst.core.minibatches import Indices
 from feddst.models import load, persistent_buffers
@@ -28,7 +29,7 @@ class TorchClient(Client):
         return [self._epoch(batches) for batches in epochs]
 
     def _epoch(self, batches: Sequence[Indices]) -> float:
-        device = self.examples.inputs.device
+        device = self.examples.device
         total = torch.zeros((), device=device)
         for indices in batches:
             batch = torch.from_numpy(indices).to(device)
@@ -39,7 +40,7 @@ class TorchClient(Client):
         """One step of the optimizer on the images `batch` (int64 indices); returns the loss before it."""
         plan, seen = self.task.plan, self.examples.at(batch)
         changing = [one for one in plan.steps if one.changes_gradients]
-        loss = self.objective.loss(self.module(seen.inputs), seen.labels)
+        loss = self.objective.loss(call(self.module, seen.inputs), seen.targets)
         with torch.no_grad():
             for name, g in self._gradients(loss).items():
                 theta = self.params[name]
@@ -58,11 +59,12 @@ class TorchClient(Client):
     def mean_gradient(self, images: Tensor, temperature: float = 1.0) -> dict[str, Tensor]:
         self.module.eval()
         total = {name: torch.zeros_like(value) for name, value in self.params.items()}
-        for chunk in torch.split(images, 256):
-            seen = self.examples.at(chunk)
-            loss = self.objective.loss(self.module(seen.inputs) / temperature, seen.labels, "sum")
-            for name, g in self._gradients(loss).items():
-                total[name] += g / len(images)
+        chunks = [self.examples.at(chunk) for chunk in torch.split(images, 256)]
+        terms = sum(self.objective.terms(seen.targets) for seen in chunks)
+        for seen in chunks:
+            outputs = divided(call(self.module, seen.inputs), temperature)
+            for name, g in self._gradients(self.objective.loss(outputs, seen.targets, "sum")).items():
+                total[name] += g / terms
         self.module.train()
         return total
 
@@ -98,7 +100,7 @@ def _cut(values: Tensor, mask: Tensor | None) -> None:
 def train_client(module: nn.Module, task: ClientTask) -> TorchClient:
     """The client of a task, after its training in `module`, whose tensors are overwritten."""
     begun = beginning(module, task)
-    device = begun.task.examples.inputs.device
+    device = begun.task.examples.device
     load(module, begun.weights, task.sent.broadcast.buffers)
     module.train()
     params: dict[str, Tensor] = dict(module.named_parameters())

@@ -1,11 +1,13 @@
 """The types that methods, engines and the round loop share."""
 
 from feddst.core.aggregator import AGGREGATORS, Aggregator, AggregatorConfig
+from feddst.core.batches import Batch
 from feddst.core.examples import ClientData, Examples
 from feddst.core.keys import generator
+from feddst.core.metric import Mean, Metric, Whole
 from feddst.core.minibatches import minibatches
 from feddst.core.model import InitialModel, Layer
-from feddst.core.objective import OBJECTIVES, Objective, Reduction
+from feddst.core.objective import OBJECTIVES, Objective, Reduction, objective_of
 from feddst.core.optimizer import OPTIMIZERS, SCHEDULES, LocalOptimizer, Schedule
 from feddst.core.plan import ClientPlan, LocalTraining
 from feddst.core.registry import Registry, register
@@ -34,6 +36,7 @@ __all__ = [
     "SCHEDULES",
     "Aggregator",
     "AggregatorConfig",
+    "Batch",
     "Broadcast",
     "ClientData",
     "ClientPlan",
@@ -47,6 +50,8 @@ __all__ = [
     "LocalTraining",
     "MaskBounds",
     "Masks",
+    "Mean",
+    "Metric",
     "Objective",
     "Place",
     "Positions",
@@ -58,12 +63,14 @@ __all__ = [
     "Stack",
     "Tensors",
     "Update",
+    "Whole",
     "as_bytes",
     "count_active",
     "count_kept",
     "generator",
     "masked",
     "minibatches",
+    "objective_of",
     "packed",
     "positions_in",
     "positions_of",

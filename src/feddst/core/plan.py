@@ -17,8 +17,8 @@ S = TypeVar("S", bound=ClientStep)
 class LocalTraining:
     """Training on a client's own images."""
 
-    epochs: int = option(10, "E: passes over a client's images in one round", at_least=1)
-    batch: int = option(32, "images in a minibatch", at_least=1)
+    epochs: int = option(10, "E: passes over a client's examples in one round", at_least=1)
+    batch: int = option(32, "examples in a minibatch", at_least=1)
     lr: float = option(0.01, "learning rate", above=0)
     momentum: float = option(0.9, "SGD momentum on the client, new each round", at_least=0, below=1)
     l2: float = option(0.001, "L2 regularisation", at_least=0)
@@ -27,9 +27,14 @@ class LocalTraining:
     )
     objective: str = option(
         "cross-entropy",
-        "what clients minimise; with others than cross-entropy they train in PyTorch, which is slower",
+        "what clients minimise: cross-entropy (a class for each example), binary, multi-label, squared-error, "
+        "absolute-error, huber, segmentation (a class for each pixel), tokens (the next one at each position)",
         among=OBJECTIVES,
     )
+    class_weights: tuple[float, ...] = option((), "a weight for each class in the loss; none: all equal", above=0)
+    label_smoothing: float = option(0.0, "share of each target that is spread over all classes", at_least=0, below=1)
+    huber_delta: float = option(1.0, "(huber) the error from which on the loss grows linearly", above=0)
+    ignore_target: int = option(-100, "(segmentation, tokens) the target of places that do not count, as of padding")
     optimizer: str = option(
         "sgd",
         "what turns gradients into steps; with others than sgd clients train in PyTorch, which is slower",
@@ -75,6 +80,12 @@ class ClientPlan:
     def at_rate(self, factor: float) -> "ClientPlan":
         """The same plan with the learning rate times `factor`."""
         return self if factor == 1 else replace(self, local=replace(self.local, lr=factor * self.local.lr))
+
+    def minimising(self, objective: str) -> "ClientPlan":
+        """The same plan with another objective."""
+        return (
+            self if objective == self.local.objective else replace(self, local=replace(self.local, objective=objective))
+        )
 
     def step(self, kind: type[S]) -> S | None:
         """Its step of this kind, if it has one."""

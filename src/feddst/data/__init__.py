@@ -4,6 +4,7 @@ from feddst.data.config import SOURCES, DataConfig, DataSource
 from feddst.data.dataset import Dataset
 from feddst.data.federation import Federation
 from feddst.data.partition import Partition, split
+from feddst.data.records import Records, StoredRecords
 from feddst.data.remote import RemoteFederation
 from feddst.data.sources import clients_of, federate, load, prepared
 
@@ -14,7 +15,9 @@ __all__ = [
     "Dataset",
     "Federation",
     "Partition",
+    "Records",
     "RemoteFederation",
+    "StoredRecords",
     "clients_of",
     "federate",
     "load",

@@ -6,11 +6,13 @@ them. `n` versions take `n` times the memory.
 
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from feddst.core.keys import generator
 from feddst.data.dataset import Dataset
+from feddst.data.records import StoredRecords
 from feddst.errors import OptionError
 
 FARTHEST = 4
@@ -24,19 +26,14 @@ def augmented(dataset: Dataset, versions: int, shift_only: bool = False) -> Data
     """
     if dataset.versions == versions and (versions == 1 or dataset.shift_only == shift_only):
         return dataset
+    records = _images(dataset, versions)
     images, labels = dataset.train_images[: dataset.originals], dataset.train_labels[: dataset.originals]
-    if versions > 1:
-        _check_shape(dataset, versions)
     made = images.new_empty((versions, *images.shape))
     for number in range(versions):
         made[number] = version(images, number, shift_only)
-    return replace(
-        dataset,
-        train_images=made.flatten(0, 1),
-        train_labels=labels.repeat(versions),
-        versions=versions,
-        shift_only=shift_only,
-    )
+    train = replace(records, inputs=made.flatten(0, 1), targets=labels.repeat(versions, *[1] * (labels.dim() - 1)))
+    owners = None if dataset.owners is None else (np.tile(dataset.owners[0], versions), dataset.owners[1])
+    return replace(dataset, train=train, owners=owners, versions=versions, shift_only=shift_only)
 
 
 def version(images: Tensor, number: int, shift_only: bool = False) -> Tensor:
@@ -73,10 +70,16 @@ def _reflected(places: Tensor, size: int) -> Tensor:
     return size - 1 - (size - 1 - places.abs()).abs()
 
 
-def _check_shape(dataset: Dataset, versions: int) -> None:
-    shape = dataset.input_shape
-    if len(shape) != 3 or min(shape[1:]) <= FARTHEST:
-        raise OptionError(
-            f"data.augmentation must be 1 for {dataset.name}, got {versions}: what is altered are images "
-            f"[channels, height, width] with more than {FARTHEST} pixels each way, and these inputs are {list(shape)}"
-        )
+def _images(dataset: Dataset, versions: int) -> StoredRecords:
+    """The training images; raises `OptionError` if there is nothing to alter."""
+    records = dataset.train
+    shape = (
+        records.inputs.shape[1:] if isinstance(records, StoredRecords) and isinstance(records.inputs, Tensor) else ()
+    )
+    if isinstance(records, StoredRecords) and (versions == 1 or (len(shape) == 3 and min(shape[1:]) > FARTHEST)):
+        return records
+    raise OptionError(
+        f"data.augmentation must be 1 for {dataset.name}, got {versions}: what is altered are images "
+        f"[channels, height, width] with more than {FARTHEST} pixels each way, and these inputs are "
+        f"{shape or 'others'}"
+    )

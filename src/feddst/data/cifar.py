@@ -19,6 +19,7 @@ from feddst.data.cifar_classes import CIFAR10_CLASSES, CIFAR100_CLASSES
 from feddst.data.dataset import Dataset
 from feddst.data.download import fetch
 from feddst.data.pickles import load_pickle
+from feddst.data.records import StoredRecords
 from feddst.errors import DataError
 
 PIXELS = 3 * 32 * 32
@@ -90,18 +91,17 @@ def _dataset(cifar: Cifar, form: Form, where: Path, files: dict[str, bytes]) -> 
             raise DataError(f"{where}: {name}: labels out of range, allowed 0 to {len(cifar.classes) - 1}")
         return images, labels
 
-    train = [decoded(name, count) for name, count in zip(form.train_files, cifar.train_counts, strict=True)]
+    parts = [decoded(name, count) for name, count in zip(form.train_files, cifar.train_counts, strict=True)]
     test_images, test_labels = decoded(form.test_file, cifar.test_count)
-    return Dataset(
-        name=cifar.name,
-        train_images=_tensor([images for images, _ in train]),
-        train_labels=torch.from_numpy(np.concatenate([labels for _, labels in train])),
-        test_images=_tensor([test_images]),
-        test_labels=torch.from_numpy(test_labels),
-        classes=cifar.classes,
-        mean=cifar.mean,
-        std=cifar.std,
+    mean, std = cifar.mean, cifar.std
+    train = StoredRecords(
+        _tensor([images for images, _ in parts]),
+        torch.from_numpy(np.concatenate([labels for _, labels in parts])),
+        mean,
+        std,
     )
+    test = StoredRecords(_tensor([test_images]), torch.from_numpy(test_labels), mean, std)
+    return Dataset(cifar.name, train, test, cifar.classes)
 
 
 def _tensor(images: list[npt.NDArray[np.uint8]]) -> torch.Tensor:

@@ -38,24 +38,27 @@ class DataConfig:
         "directory where data is found or put; empty: $FEDDST_DATA, else a per-user cache. "
         "For folder: the image directory or tar archive itself",
     )
-    partition: Literal["classes", "shards", "dirichlet", "iid"] = option(
+    partition: Literal["classes", "shards", "dirichlet", "iid", "unequal", "owner"] = option(
         "classes",
         "classes: distinct classes for each client (the paper); shards: label-sorted shards (its published "
-        "code); dirichlet: class proportions drawn with beta, all images used; iid: drawn from all images",
+        "code); dirichlet: class proportions drawn with beta, all images used; iid: drawn from all images; "
+        "unequal: all images used, clients' sizes drawn with beta; owner: each client is a person, a role, …",
     )
     clients: int = option(400, "number of clients", at_least=1)
     classes_per_client: int = option(2, "classes, or shards, of each client (iid: a factor of its images)", at_least=1)
     images_per_class: int = option(
         20, "training images of each class, or shard, of a client (iid: a factor of its images)", at_least=1
     )
-    beta: float = option(0.1, "dirichlet: concentration; smaller means more uneven clients", above=0, at_most=1e6)
+    beta: float = option(
+        0.1, "dirichlet, unequal: concentration; smaller means more uneven clients", above=0, at_most=1e6
+    )
     held_out: int = option(
         0,
         "for tuning: so many training images, drawn once for all seeds, go to no client and are tested on instead of "
         "the test images; 0: the test images",
         at_least=0,
     )
-    min_images: int = option(2, "dirichlet: training images of the smallest client", at_least=1)
+    min_images: int = option(2, "dirichlet, unequal: training images of the smallest client", at_least=1)
     augmentation: int = option(
         1,
         "versions of each training image that its client holds: the image, its mirror image, then ones mirrored by "

@@ -1,224 +1,278 @@
-"""Images and labels, checked once and kept as stored until a network needs them."""
+"""Training and test examples, checked once."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from feddst.core.batches import Batch, form_of, length, mapped, rows, same_form, tensors_of
+from feddst.core.examples import is_labels
 from feddst.core.keys import generator
+from feddst.data.adapters import Arrays, Source, as_batch, as_records, name_of, with_channel
+from feddst.data.records import Augment, Records, StoredRecords, as_inputs
 from feddst.errors import DataError, OptionError
 
-Array: TypeAlias = npt.NDArray[np.generic] | Tensor
-Pair: TypeAlias = tuple[Array, Array]
+Indices = npt.NDArray[np.int64]
+
+_MOST_CLASSES = 2**16
+"""Whole numbers beyond this are no classes."""
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Training and test images [N, *input_shape], as stored, with int64 labels [N].
+    """Training and test examples.
 
-    `mean` and `std` (one number a channel, or empty) normalise uint8 images scaled to [0, 1]. `held_out` is how many
-    training images became the test images. `versions` is how many versions of each training image there are: all
-    images, then the second version of each, and so on; `shift_only` says that none of them is mirrored.
+    `classes` names the classes where each example has one; it is empty for other tasks. `owners` says to which client
+    each training and each test example belongs by nature, such as a person, int64 [N]: they are numbered from 0.
+    `held_out` is how many training examples became the test examples. `versions` is how many versions of each training
+    image there are: all images, then the second version of each, and so on; `shift_only` says that none of them is
+    mirrored.
     """
 
     name: str
-    train_images: Tensor
-    train_labels: Tensor
-    test_images: Tensor
-    test_labels: Tensor
-    classes: tuple[str, ...]
-    mean: tuple[float, ...] = ()
-    std: tuple[float, ...] = ()
+    train: Records
+    test: Records
+    classes: tuple[str, ...] = ()
+    owners: tuple[Indices, Indices] | None = None
     held_out: int = 0
     versions: int = 1
     shift_only: bool = False
 
     def __post_init__(self) -> None:
-        for part, images, labels in self._parts():
-            _check_images(f"{self.name}: {part}", images)
-            _check_labels(f"{self.name}: {part}", labels, len(images), len(self.classes))
-        train, test = self.train_images, self.test_images
-        if train.shape[1:] != test.shape[1:] or train.dtype != test.dtype:
-            raise DataError(f"{self.name}: train images are {_describe(train)} but test images are {_describe(test)}")
-        _check_normalisation(self.name, train, self.mean, self.std)
+        for part, records in (("train", self.train), ("test", self.test)):
+            check_records(f"{self.name}: {part}", records, self.classes)
+        check_alike(self.name, "train", self.train, "test", self.test)
+        if isinstance(self.train, StoredRecords):
+            _check_normalisation(self.name, self.train)
+        if self.owners is not None:
+            _check_owners(self.name, self.owners, (len(self.train), len(self.test)))
+
+    @classmethod
+    def of(
+        cls,
+        train: Source,
+        test: Source,
+        *,
+        name: str = "data",
+        classes: Sequence[str] = (),
+        inputs: str | Sequence[str] = (),
+        target: str | Sequence[str] = (),
+        mean: Sequence[float] = (),
+        std: Sequence[float] = (),
+        augment: Augment | None = None,
+        owners: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+    ) -> "Dataset":
+        """A data set from pairs (inputs, targets) of arrays or tensors, or from PyTorch's data sets or loaders.
+
+        Inputs may be a tuple or a dict of arrays, for networks with several arguments. Of items that are dicts,
+        `inputs` and `target` name the fields. uint8 images [N, H, W] get a channel dimension, and `mean` and `std`
+        normalise them. Targets that are one whole number each are classes: without `classes`, those that occur number
+        them.
+        `augment` is a function that changes a client's training inputs once a round; random numbers of PyTorch, NumPy
+        and `random` then follow from the run's seed.
+        """
+        records = as_records(name, "train", train, inputs=inputs, target=target, mean=mean, std=std, augment=augment)
+        tests = as_records(name, "test", test, inputs=inputs, target=target, mean=mean, std=std)
+        classes = classes or classes_in(records, tests)
+        owned = None if owners is None else (_as_owners(owners[0]), _as_owners(owners[1]))
+        return cls(name, records, tests, tuple(classes), owned)
 
     @classmethod
     def from_arrays(
         cls,
-        train: Pair,
-        test: Pair,
+        train: tuple[Arrays, Arrays],
+        test: tuple[Arrays, Arrays],
         *,
         name: str = "arrays",
-        classes: tuple[str, ...] = (),
-        mean: tuple[float, ...] = (),
-        std: tuple[float, ...] = (),
+        classes: Sequence[str] = (),
+        mean: Sequence[float] = (),
+        std: Sequence[float] = (),
     ) -> "Dataset":
-        """A data set from (images, labels) pairs of numpy arrays or tensors.
-
-        uint8 images [N, H, W] get a channel dimension. Without `classes`, the labels that occur number them.
-        """
-        train_images, train_labels = as_pair(name, "train", train)
-        test_images, test_labels = as_pair(name, "test", test)
-        if not classes:
-            largest = max((int(y.max()) for y in (train_labels, test_labels) if y.numel()), default=-1)
-            classes = tuple(str(label) for label in range(largest + 1))
-        return cls(
-            name,
-            train_images,
-            train_labels,
-            test_images,
-            test_labels,
-            tuple(classes),
-            tuple(mean),
-            tuple(std),
-        )
+        """The same as `of`, for pairs (inputs, targets) of numpy arrays or tensors."""
+        for part, pair in (("train", train), ("test", test)):
+            if not isinstance(pair, tuple | list) or len(pair) != 2:
+                raise DataError(
+                    f"{name}: {part} must be a pair (inputs, targets) of arrays or tensors, got {name_of(pair)}; "
+                    "for torch Datasets and DataLoaders there is Dataset.of"
+                )
+        return cls.of(train, test, name=name, classes=classes, mean=mean, std=std)
 
     def __repr__(self) -> str:
-        sizes = f"{len(self.train_labels):,} train, {len(self.test_labels):,} test"
-        return f"Dataset({self.name!r}: {sizes}, inputs {_describe(self.train_images[0])}, {self.num_classes} classes)"
+        sizes = f"{len(self.train):,} train, {len(self.test):,} test"
+        inputs, targets = _sample(self.train)
+        task = f"{self.num_classes} classes" if self.classes else f"targets {form_of(targets)}"
+        return f"Dataset({self.name!r}: {sizes}, inputs {form_of(inputs)}, {task})"
+
+    @property
+    def train_images(self) -> Tensor:
+        """The training inputs as stored, where they are one tensor in memory."""
+        return _stored(self, self.train).inputs  # type: ignore[return-value]
+
+    @property
+    def train_labels(self) -> Tensor:
+        """The training targets, where they are one tensor."""
+        return _tensor(self.train.targets)
+
+    @property
+    def test_images(self) -> Tensor:
+        """The test inputs as stored, where they are one tensor in memory."""
+        return _stored(self, self.test).inputs  # type: ignore[return-value]
+
+    @property
+    def test_labels(self) -> Tensor:
+        """The test targets, where they are one tensor."""
+        return _tensor(self.test.targets)
+
+    @property
+    def mean(self) -> tuple[float, ...]:
+        """What is subtracted from each channel of uint8 images."""
+        return self.train.mean if isinstance(self.train, StoredRecords) else ()
+
+    @property
+    def std(self) -> tuple[float, ...]:
+        """What each channel of uint8 images is divided by."""
+        return self.train.std if isinstance(self.train, StoredRecords) else ()
 
     @property
     def num_classes(self) -> int:
-        """How many classes there are."""
+        """How many classes there are; 0 if the task is another."""
         return len(self.classes)
 
     @property
     def originals(self) -> int:
         """How many training images there are without their altered versions; they are the first."""
-        return len(self.train_labels) // self.versions
+        return len(self.train) // self.versions
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """The shape of one image, without the batch dimension."""
-        return tuple(self.train_images.shape[1:])
+        """The shape of one input, without the batch dimension; of the first one if there are several."""
+        return tuple(tensors_of(_sample(self.train)[0])[0].shape[1:])
 
-    def inputs(self, images: Array) -> Tensor:
-        """Inputs for a network from `images` [N, *input_shape] as they are stored here.
+    def inputs(self, stored: Arrays) -> Batch:
+        """Inputs for a network from `stored` ones, [N, *input_shape]: uint8 is scaled to [0, 1] and normalised."""
+        batch = with_channel(as_batch(self.name, "inputs", stored))
+        return mapped(lambda value: as_inputs(value, self.mean, self.std), batch)
 
-        uint8 is scaled to [0, 1] and normalised, other floats and booleans become float32, and other integers, which
-        may be tokens, are unchanged.
-        """
-        if not isinstance(images, Tensor):
-            images = _as_images(self.name, images)
-        if images.dtype.is_floating_point or images.dtype == torch.bool:
-            return images.float()
-        if images.dtype != torch.uint8:
-            return images
-        scaled = images.float().div_(255)
-        if self.mean:
-            shape = (-1, *[1] * (images.ndim - 2))
-            scaled.sub_(torch.tensor(self.mean, device=images.device).view(shape))
-            scaled.div_(torch.tensor(self.std, device=images.device).view(shape))
-        return scaled
+    def example(self, count: int = 1) -> Batch:
+        """Some inputs for a network."""
+        return self.test.read(np.arange(count) % len(self.test)).inputs
 
-    def holding_out(self, images: int) -> "Dataset":
-        """`images` training images, drawn at random but always the same, replace the test images.
+    def holding_out(self, count: int) -> "Dataset":
+        """`count` training examples, drawn at random but always the same, replace the test examples.
 
         Altered versions are left out.
         """
         total = self.originals
-        if images >= total:
-            raise OptionError(f"data.held_out must be below {total}, got {images}")
-        order = torch.from_numpy(generator(0, "held out").permutation(total))
-        kept, tested = order[images:].sort().values, order[:images].sort().values
-        return replace(
-            self,
-            train_images=self.train_images[kept],
-            train_labels=self.train_labels[kept],
-            test_images=self.train_images[tested],
-            test_labels=self.train_labels[tested],
-            held_out=images,
-            versions=1,
-        )
-
-    def _parts(self) -> tuple[tuple[str, Tensor, Tensor], ...]:
-        return ("train", self.train_images, self.train_labels), ("test", self.test_images, self.test_labels)
+        if count >= total:
+            raise OptionError(f"data.held_out must be below {total}, got {count}")
+        order = generator(0, "held out").permutation(total)
+        kept, tested = np.sort(order[count:]), np.sort(order[:count])
+        owners = None if self.owners is None else (self.owners[0][kept], self.owners[0][tested])
+        train, test = self.train.taken(kept), self.train.taken(tested)
+        return replace(self, train=train, test=test, owners=owners, held_out=count, versions=1)
 
 
-def as_pair(name: str, part: str, pair: Pair) -> tuple[Tensor, Tensor]:
-    """Images and labels as tensors; anything else is refused by name."""
-    if not isinstance(pair, tuple | list) or len(pair) != 2:
-        raise DataError(
-            f"{name}: {part} must be a pair (inputs, labels) of arrays or tensors, got {name_of(pair)}; "
-            "of a torch Dataset, stack its items first"
-        )
-    images, labels = pair
-    if isinstance(images, tuple | dict):
-        raise DataError(
-            f"{name}: {part} inputs must be one array or tensor [N, ...], got {name_of(images)}: "
-            "networks with several inputs are not supported"
-        )
-    return _as_images(name, images), _as_labels(name, labels)
+def classes_in(*several: Records) -> list[str]:
+    """The classes that these records' targets number; none if the targets are of another kind."""
+    if not all(is_labels(_sample(records)[1]) for records in several if len(records)):
+        return []
+    targets = [_tensor(records.targets) for records in several if len(records)]
+    least = min((int(labels.min()) for labels in targets), default=0)
+    most = max((int(labels.max()) for labels in targets), default=-1)
+    return [str(label) for label in range(most + 1)] if least >= 0 and most < _MOST_CLASSES else []
 
 
-def name_of(value: object) -> str:
-    """What was given, in words."""
-    length = f" of {len(value)}" if isinstance(value, tuple | list | dict) else ""
-    return f"{type(value).__name__}{length}"
+def _stored(dataset: Dataset, records: Records) -> StoredRecords:
+    if not isinstance(records, StoredRecords) or not isinstance(records.inputs, Tensor):
+        raise DataError(f"{dataset.name}: its inputs are not one tensor in memory: read them with .train.read()")
+    return records
 
 
-def _as_images(name: str, images: Array) -> Tensor:
-    tensor = _as_tensor(name, images)
-    return tensor.unsqueeze(1) if tensor.dtype == torch.uint8 and tensor.ndim == 3 else tensor
+def _tensor(targets: Batch) -> Tensor:
+    assert isinstance(targets, Tensor)
+    return targets
 
 
-def _as_labels(name: str, labels: Array) -> Tensor:
-    tensor = _as_tensor(name, labels)
-    if tensor.dtype.is_floating_point or tensor.dtype.is_complex or tensor.dtype == torch.bool:
-        raise DataError(f"{name}: labels must be integers, got {tensor.dtype}")
-    return tensor.long()
+def _sample(records: Records) -> tuple[Batch, Batch]:
+    """The inputs and targets of a record or two, as stored."""
+    if isinstance(records, StoredRecords):
+        return rows(records.inputs, slice(0, 1)), rows(records.targets, slice(0, 1))
+    found = records.read(np.arange(1))
+    return found.inputs, found.targets
 
 
-def _as_tensor(name: str, array: Array) -> Tensor:
-    if isinstance(array, Tensor):
-        return array.detach().cpu()
-    try:
-        array = np.asarray(array)
-    except ValueError as error:
-        raise DataError(f"{name}: {name_of(array)} is no array of numbers: {error}") from None
-    try:
-        native = array.astype(array.dtype.newbyteorder("="), copy=False)
-        # torch warns about arrays it could write to by mistake, so those are copied.
-        return torch.from_numpy(np.require(native, requirements=["C", "W"]))
-    except TypeError:
-        raise DataError(f"{name}: arrays must hold numbers, got {array.dtype}") from None
+def _as_owners(owners: npt.ArrayLike) -> Indices:
+    found = np.asarray(owners)
+    if found.dtype.kind not in "iu":
+        raise DataError(f"owners must be whole numbers, got {found.dtype}")
+    return found.astype(np.int64)
 
 
-def _check_images(what: str, images: Tensor) -> None:
-    if images.ndim < 2 or images.numel() == 0:
-        raise DataError(f"{what} images must be a non-empty array [N, ...], got shape {list(images.shape)}")
-    if images.dtype.is_floating_point and not torch.isfinite(images).all():
-        bad = int(torch.isfinite(images).flatten(1).all(1).logical_not().nonzero()[0])
-        raise DataError(f"{what} images must be finite, but image {bad} holds NaN or infinity")
+def check_alike(name: str, part: str, one: Records, other_part: str, other: Records) -> None:
+    """Raise `DataError` unless the examples of two parts of a data set have one form."""
+    for what, mine, theirs in zip(("inputs", "targets"), _sample(one), _sample(other), strict=True):
+        if not same_form(mine, theirs):
+            raise DataError(f"{name}: {part} {what} are {form_of(mine)} but {other_part} {what} are {form_of(theirs)}")
 
 
-def _check_labels(what: str, labels: Tensor, images: int, classes: int) -> None:
-    if labels.dtype != torch.int64 or labels.ndim != 1:
-        raise DataError(f"{what} labels must be int64 [N], got {_describe(labels)}")
-    if len(labels) != images:
-        raise DataError(f"{what}: {images} images but {len(labels)} labels")
-    bad = ((labels < 0) | (labels >= classes)).nonzero()
+def check_records(what: str, records: Records, classes: Sequence[str] = ()) -> None:
+    """Raise `DataError` unless there are examples, as many inputs as targets, finite, with labels that are classes."""
+    if not len(records):
+        raise DataError(f"{what} has no examples")
+    if isinstance(records, StoredRecords):
+        _check_inputs(what, records.inputs)
+        if length(records.inputs) != length(records.targets):
+            raise DataError(f"{what}: {length(records.inputs)} inputs but {length(records.targets)} targets")
+        for value in tensors_of(records.targets):
+            if value.is_floating_point() and not torch.isfinite(value).all():
+                bad = int(torch.isfinite(value).flatten().logical_not().nonzero()[0]) // max(1, value[0].numel())
+                raise DataError(f"{what} targets must be finite, but target {bad} holds NaN or infinity")
+    if classes:
+        _check_labels(what, records.targets, len(classes))
+
+
+def _check_inputs(what: str, inputs: Batch) -> None:
+    for value in tensors_of(inputs):
+        if (value.ndim < 2 and isinstance(inputs, Tensor)) or value.numel() == 0:
+            raise DataError(f"{what} inputs must be a non-empty array [N, ...], got shape {list(value.shape)}")
+        if value.dtype.is_floating_point and not torch.isfinite(value).all():
+            bad = int(torch.isfinite(value).flatten(1).all(1).logical_not().nonzero()[0])
+            raise DataError(f"{what} inputs must be finite, but input {bad} holds NaN or infinity")
+
+
+def _check_labels(what: str, labels: Batch, classes: int) -> None:
+    if not is_labels(labels):
+        raise DataError(f"{what} labels must be int64 [N] where there are classes, got {form_of(labels)}")
+    found = _tensor(labels)
+    bad = ((found < 0) | (found >= classes)).nonzero()
     if len(bad):
         first = int(bad[0])
         raise DataError(
-            f"{what} labels out of range: label {int(labels[first])} at position {first}, allowed 0 to {classes - 1}"
+            f"{what} labels out of range: label {int(found[first])} at position {first}, allowed 0 to {classes - 1}"
         )
 
 
-def _check_normalisation(name: str, images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
+def _check_owners(name: str, owners: tuple[Indices, Indices], sizes: tuple[int, int]) -> None:
+    for part, found, size in zip(("train", "test"), owners, sizes, strict=True):
+        if found.shape != (size,):
+            raise DataError(
+                f"{name}: {part} owners must be one whole number for each of {size} examples, got {found.shape}"
+            )
+        if found.min() < 0:
+            raise DataError(f"{name}: {part} owners must be 0 or more, got {found.min()}")
+
+
+def _check_normalisation(name: str, records: StoredRecords) -> None:
+    mean, std, images = records.mean, records.std, records.inputs
     if not mean and not std:
         return
-    if images.dtype != torch.uint8:
-        raise DataError(f"{name}: mean and std are for uint8 images, got {images.dtype}")
+    if not isinstance(images, Tensor) or images.dtype != torch.uint8:
+        raise DataError(f"{name}: mean and std are for uint8 images, got {form_of(images)}")
     channels = images.shape[1]
     if len(mean) != channels or len(std) != channels:
         raise DataError(f"{name}: mean and std need {channels} numbers, one a channel, got {len(mean)} and {len(std)}")
     if not (np.isfinite(mean).all() and np.isfinite(std).all() and min(std) > 0):
         raise DataError(f"{name}: mean must be finite and std above 0, got {mean} and {std}")
-
-
-def _describe(tensor: Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"

@@ -2,19 +2,23 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import pairwise
 from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from feddst.core import ClientData, Examples
+from feddst.core.batches import Batch, mapped, rows, tensors_of
+from feddst.core.examples import Draw, labels_in
+from feddst.data.adapters import Source, as_records, name_of
 from feddst.data.augmentation import augmented
 from feddst.data.config import DataConfig
-from feddst.data.dataset import Dataset, Pair, as_pair, name_of
+from feddst.data.dataset import Dataset, check_alike, check_records, classes_in
 from feddst.data.partition import Indices, Partition, all_versions, count_classes, held_class_tests
+from feddst.data.records import Augment, Records, StoredRecords, chained
 from feddst.errors import DataError
 
 _MOST_KEPT = 2**28
@@ -37,8 +41,8 @@ class Federation:
         if not train or len(train) != len(test):
             raise DataError(f"a partition needs clients: {len(train)} training sets and {len(test)} test sets")
         for client in range(len(train)):
-            _check_indices(f"client {client}: train", train[client], len(self.dataset.train_labels))
-            _check_indices(f"client {client}: test", test[client], len(self.dataset.test_labels))
+            _check_indices(f"client {client}: train", train[client], len(self.dataset.train))
+            _check_indices(f"client {client}: test", test[client], len(self.dataset.test))
 
     def __repr__(self) -> str:
         return f"Federation({self.num_clients:,} clients, {self.dataset!r})"
@@ -46,49 +50,51 @@ class Federation:
     @classmethod
     def from_clients(
         cls,
-        train: Sequence[Pair],
-        test: Pair,
+        train: Sequence[Source],
+        test: Source | Sequence[Source],
         client_test: Sequence[npt.NDArray[np.integer]] | None = None,
         *,
         name: str = "clients",
-        classes: tuple[str, ...] = (),
-        mean: tuple[float, ...] = (),
-        std: tuple[float, ...] = (),
+        classes: Sequence[str] = (),
+        inputs: str | Sequence[str] = (),
+        target: str | Sequence[str] = (),
+        mean: Sequence[float] = (),
+        std: Sequence[float] = (),
+        augment: Augment | None = None,
     ) -> "Federation":
-        """A federation from each client's own (images, labels), and one test set for all.
+        """A federation from each client's own examples, in any form that `Dataset.of` takes.
 
-        `client_test` holds each client's positions in the test set; without it a client is tested on all test
-        images of the classes it holds.
+        `test` is one test set for all, or a list with each client's own. `client_test` holds each client's positions in
+        the one test set; without it a client is tested on all test examples of the classes it holds, or on all of them
+        where there are no classes.
         """
         if not isinstance(train, Iterable):
-            raise DataError(f"{name}: train must hold a pair (inputs, labels) for each client, got {name_of(train)}")
-        test_images, test_labels = as_pair(name, "test", test)
-        one_test = (test_images[:1], test_labels[:1])  # enough for the comparison; all of it is checked once, below
-        owned = [
-            Dataset.from_arrays(pair, one_test, name=f"{name}: client {client}", classes=classes)
-            for client, pair in enumerate(train)
-        ]
-        if not owned:
+            raise DataError(f"{name}: train must hold a pair (inputs, targets) for each client, got {name_of(train)}")
+        read = partial(as_records, name, inputs=inputs, target=target, mean=mean, std=std)
+        own = [read(f"client {client}: train", source, augment=augment) for client, source in enumerate(train)]
+        if not own:
             raise DataError(f"{name}: needs at least one client")
-        dataset = Dataset.from_arrays(
-            (
-                torch.cat([data.train_images for data in owned]),
-                torch.cat([data.train_labels for data in owned]),
-            ),
-            (test_images, test_labels),
-            name=name,
-            classes=classes,
-            mean=mean,
-            std=std,
-        )
-        ends = np.cumsum([len(data.train_labels) for data in owned])
-        given = tuple(np.split(np.arange(ends[-1], dtype=np.int64), ends[:-1]))
-        if client_test is None:
-            counts = count_classes(dataset.train_labels.numpy(), given, dataset.num_classes)
-            tests = held_class_tests(counts, dataset.test_labels.numpy())
+        tests = _each_test(test, len(own))
+        if tests is not None and client_test is not None:
+            raise DataError(f"{name}: client_test is for one test set for all, but test has one for each client")
+        parts = [read(f"client {c}: test", one) for c, one in enumerate(tests)] if tests else [read("test", test)]
+        for client, records in enumerate(own):
+            check_records(f"{name}: client {client}: train", records)
+            check_alike(name, f"client {client}", records, "the test set", parts[0])
+        classes = classes or classes_in(*own, *parts)
+        dataset = Dataset(name, chained(own), chained(parts), tuple(classes))
+        given = _positions(own)
+        if tests is not None:
+            tested = _positions(parts)
+        elif client_test is not None:
+            tested = tuple(_as_indices(np.asarray(indices)) for indices in client_test)
+        elif classes:
+            tested = held_class_tests(
+                count_classes(dataset.train_labels.numpy(), given, dataset.num_classes), dataset.test_labels.numpy()
+            )
         else:
-            tests = tuple(_as_indices(np.asarray(indices)) for indices in client_test)
-        return cls(dataset, Partition(given, tests), f"{name}, {len(owned)} clients")
+            tested = (np.arange(len(dataset.test)),) * len(own)
+        return cls(dataset, Partition(given, tested), f"{name}, {len(own)} clients")
 
     def augmented(self, versions: int, shift_only: bool = False) -> "Federation":
         """The same clients with `versions` versions of each training image (option data.augmentation)."""
@@ -107,13 +113,13 @@ class Federation:
         return len(self.partition.train)
 
     @property
-    def example(self) -> Tensor:
+    def example(self) -> Batch:
         """A network input [1, *input_shape]."""
-        return self.dataset.inputs(self.dataset.test_images[:1])
+        return self.dataset.example()
 
     @property
     def num_classes(self) -> int:
-        """How many classes there are."""
+        """How many classes there are; 0 if the task is another."""
         return self.dataset.num_classes
 
     @property
@@ -129,26 +135,36 @@ class Federation:
         """Where one client's training images are."""
         return _StoredHere(self, client)
 
-    def client_data(self, client: int) -> tuple[Tensor, Tensor]:
-        """Network inputs float [n, *input_shape] and int64 labels [n] of one client's training images."""
-        indices = torch.tensor(self.partition.train[client])
-        labels = self.dataset.train_labels[indices]
-        if self._kept is not None:
-            return self._kept[client].clone(), labels
-        return self.dataset.inputs(self.dataset.train_images[indices]), labels
+    def client_data(self, client: int, draw: Draw | None = None) -> Examples:
+        """One client's training examples, as a network takes them in."""
+        records, index = self.dataset.train, self.partition.train[client]
+        if self._kept is None or not isinstance(records, StoredRecords):
+            return records.read(index, draw)
+        inputs = mapped(torch.clone, self._kept[client])
+        return Examples(records.changed(inputs, draw), rows(records.targets, torch.from_numpy(index)))
 
     @cached_property
-    def _kept(self) -> tuple[Tensor, ...] | None:
+    def _kept(self) -> tuple[Batch, ...] | None:
         """All clients' inputs, made once; None if they take too much memory."""
-        sizes = [len(indices) for indices in self.partition.train]
-        if sum(sizes) * self.dataset.inputs(self.dataset.train_images[:1]).nbytes > _MOST_KEPT:
+        records, each = self.dataset.train, self.partition.train
+        if not isinstance(records, StoredRecords):
             return None
-        everything = torch.from_numpy(np.concatenate(self.partition.train))
-        return self.dataset.inputs(self.dataset.train_images[everything]).split_with_sizes(sizes)
+        one = records.prepared(rows(records.inputs, slice(0, 1)))
+        if sum(map(len, each)) * sum(value.nbytes for value in tensors_of(one)) > _MOST_KEPT:
+            return None
+        everything = records.prepared(rows(records.inputs, torch.from_numpy(np.concatenate(each))))
+        ends = np.cumsum([0, *map(len, each)])
+        return tuple(rows(everything, slice(int(start), int(end))) for start, end in pairwise(ends))
 
     def class_counts(self) -> Indices:
-        """How many training images of each class each client holds, int64 [clients, classes]."""
-        return count_classes(self.dataset.train_labels.numpy(), self.partition.train, self.dataset.num_classes)
+        """How many training examples of each class each client holds, int64 [clients, classes].
+
+        Without classes there is one column, with all of them.
+        """
+        labels = (
+            labels_in(self.dataset.train.targets) if self.num_classes else np.zeros(len(self.dataset.train), np.int64)
+        )
+        return count_classes(labels, self.partition.train, max(1, self.num_classes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,12 +177,29 @@ class _StoredHere(ClientData):
     def __len__(self) -> int:
         return self.federation.num_images(self.client)
 
-    def load(self) -> Examples:
-        return Examples(*self.federation.client_data(self.client))
+    def load(self, draw: Draw | None = None) -> Examples:
+        return self.federation.client_data(self.client, draw)
 
     @property
     def indices(self) -> Indices:
         return self.federation.partition.train[self.client]
+
+
+def _each_test(test: Source | Sequence[Source], clients: int) -> Sequence[Source] | None:
+    """Each client's own test set, if `test` is a list with one for each; None if it is one for all."""
+    if not isinstance(test, list) or any(isinstance(part, np.ndarray | torch.Tensor | int | float) for part in test):
+        return None
+    if len(test) != clients:
+        raise DataError(
+            f"test has {len(test)} test sets for {clients} clients: it must have one for each, or be one for all"
+        )
+    return test
+
+
+def _positions(parts: Sequence[Records]) -> tuple[Indices, ...]:
+    """The positions of each part's examples among all of them."""
+    ends = np.cumsum([len(part) for part in parts])
+    return tuple(np.split(np.arange(ends[-1], dtype=np.int64), ends[:-1]))
 
 
 def _as_indices(array: npt.NDArray[np.generic]) -> Indices:

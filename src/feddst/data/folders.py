@@ -15,6 +15,7 @@ from torch import Tensor
 from feddst.data.archives import members, most_unpacked
 from feddst.data.dataset import Dataset
 from feddst.data.progress import Meter
+from feddst.data.records import StoredRecords
 from feddst.errors import DataError
 
 SPLITS = ("train", "test")
@@ -82,16 +83,9 @@ class _Images:
         train_images, train_labels = self._stack("train", classes)
         test_images, test_labels = self._stack("test", classes)
         mean, std = _channel_statistics(train_images)
-        return Dataset(
-            name=self.path.name.split(".")[0],
-            train_images=train_images,
-            train_labels=train_labels,
-            test_images=test_images,
-            test_labels=test_labels,
-            classes=classes,
-            mean=mean,
-            std=std,
-        )
+        train = StoredRecords(train_images, train_labels, mean, std)
+        test = StoredRecords(test_images, test_labels, mean, std)
+        return Dataset(self.path.name.split(".")[0], train, test, classes)
 
     def _classes(self) -> tuple[str, ...]:
         names = {split: {place.label for place in self.pixels if place.split == split} for split in SPLITS}

@@ -11,6 +11,7 @@ import torch
 
 from feddst.data.dataset import Dataset
 from feddst.data.idx import parse_idx
+from feddst.data.records import StoredRecords
 from feddst.errors import DataError
 
 BUNDLED = Path(__file__).parent / "bundled"
@@ -27,17 +28,17 @@ LARGEST = 60_000 * 28 * 28 + 16
 
 def load_mnist(folder: Path = BUNDLED) -> Dataset:
     """MNIST: 60,000 training and 10,000 test images, uint8 [N, 1, 28, 28]."""
-    images = {name: torch.from_numpy(_read(folder, name).copy()) for name in SHA256}
-    return Dataset(
-        name="mnist",
-        train_images=images["train-images-idx3-ubyte"].unsqueeze(1),
-        train_labels=images["train-labels-idx1-ubyte"].long(),
-        test_images=images["t10k-images-idx3-ubyte"].unsqueeze(1),
-        test_labels=images["t10k-labels-idx1-ubyte"].long(),
-        classes=tuple("0123456789"),
-        mean=(0.1307,),
-        std=(0.3081,),
+    found = {name: torch.from_numpy(_read(folder, name).copy()) for name in SHA256}
+    train, test = (
+        StoredRecords(
+            found[f"{part}-images-idx3-ubyte"].unsqueeze(1),
+            found[f"{part}-labels-idx1-ubyte"].long(),
+            mean=(0.1307,),
+            std=(0.3081,),
+        )
+        for part in ("train", "t10k")
     )
+    return Dataset("mnist", train, test, tuple("0123456789"))
 
 
 def _read(folder: Path, name: str) -> npt.NDArray[np.uint8]:

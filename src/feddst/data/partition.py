@@ -7,6 +7,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from feddst.core.examples import labels_in
 from feddst.core.keys import generator
 from feddst.data.config import DataConfig
 from feddst.data.dataset import Dataset
@@ -32,14 +33,54 @@ def split(dataset: Dataset, config: DataConfig, seed: int) -> Partition:
     """
     config.check()
     rng = generator(seed, "partition")
-    labels, test_labels = dataset.train_labels[: dataset.originals].numpy(), dataset.test_labels.numpy()
-    train = TRAIN_SPLITS[config.partition](labels, dataset.num_classes, config, rng)
-    counts = count_classes(labels, train, dataset.num_classes)
+    if config.partition == "owner":
+        return by_owner(dataset, config, rng)
+    if not dataset.classes and config.partition in BY_CLASS:
+        raise OptionError(
+            f"data.partition must be iid, unequal or owner for {dataset.name}, got {config.partition!r}: "
+            "its targets are no classes to divide by"
+        )
+    # Where there are no classes, all examples are of one.
+    classes = max(1, dataset.num_classes)
+    labels, test_labels = (
+        labels_in(records.targets) if dataset.classes else np.zeros(len(records), np.int64)
+        for records in (dataset.train, dataset.test)
+    )
+    labels = labels[: dataset.originals]
+    train = TRAIN_SPLITS[config.partition](labels, classes, config, rng)
+    counts = count_classes(labels, train, classes)
     if config.partition == "dirichlet":
         tests = proportional_tests(counts, test_labels, rng)
     else:
         tests = held_class_tests(counts, test_labels)
     return Partition(all_versions(dataset, train), tests)
+
+
+def by_owner(dataset: Dataset, config: DataConfig, rng: np.random.Generator) -> Partition:
+    """Each client is one owner, with its own training and test examples; `clients` of them, drawn at random."""
+    if dataset.owners is None:
+        raise OptionError(
+            f"data.partition must not be owner for {dataset.name}: it does not say to whom its examples belong "
+            "(owners=… of Dataset.of)"
+        )
+    train, test = dataset.owners[0][: dataset.originals], dataset.owners[1]
+    there = np.intersect1d(train, test)
+    if config.clients > len(there):
+        raise OptionError(
+            f"data.clients must be at most {len(there)} for {dataset.name}, which has so many owners with training and "
+            f"test examples, got {config.clients}"
+        )
+    chosen = np.sort(rng.permutation(there)[: config.clients])
+    mine = all_versions(dataset, _of_each(train, chosen))
+    return Partition(mine, tuple(_of_each(test, chosen)))
+
+
+def _of_each(owners: Indices, chosen: Indices) -> list[Indices]:
+    """The positions of each chosen owner's examples."""
+    order = np.argsort(owners, kind="stable")
+    starts = np.searchsorted(owners[order], chosen, side="left")
+    ends = np.searchsorted(owners[order], chosen, side="right")
+    return [np.sort(order[start:end]) for start, end in zip(starts, ends, strict=True)]
 
 
 def all_versions(dataset: Dataset, train: Sequence[Indices]) -> tuple[Indices, ...]:
@@ -109,20 +150,13 @@ def by_dirichlet(
     labels: Indices, num_classes: int, config: DataConfig, rng: np.random.Generator
 ) -> tuple[Indices, ...]:
     """Every image given out, each class in proportions drawn from Dirichlet(beta) over the clients."""
-    if config.clients * config.min_images > len(labels):
-        raise OptionError(
-            f"data.clients {config.clients} × data.min_images {config.min_images} = "
-            f"{config.clients * config.min_images} but the training set has {len(labels)} images; "
-            "lower data.clients or data.min_images"
-        )
+    _check_fill(labels, config)
     owner = np.empty(len(labels), np.int64)
     for label in range(num_classes):
         images = rng.permutation(np.flatnonzero(labels == label))
         shares = rng.dirichlet(np.full(config.clients, config.beta))
         owner[images] = np.repeat(np.arange(config.clients), apportion(shares, len(images)))
-    _fill_up(owner, config, rng)
-    ends = np.cumsum(np.bincount(owner, minlength=config.clients))[:-1]
-    return tuple(np.split(np.argsort(owner, kind="stable"), ends))
+    return _owned(owner, config, rng)
 
 
 def by_chance(labels: Indices, num_classes: int, config: DataConfig, rng: np.random.Generator) -> tuple[Indices, ...]:
@@ -133,11 +167,24 @@ def by_chance(labels: Indices, num_classes: int, config: DataConfig, rng: np.ran
     return tuple(np.sort(drawn.reshape(config.clients, each), axis=1))
 
 
+def by_size(labels: Indices, num_classes: int, config: DataConfig, rng: np.random.Generator) -> tuple[Indices, ...]:
+    """Every example given out at random, to clients whose sizes are drawn from Dirichlet(beta)."""
+    _check_fill(labels, config)
+    sizes = apportion(rng.dirichlet(np.full(config.clients, config.beta)), len(labels))
+    owner = np.empty(len(labels), np.int64)
+    owner[rng.permutation(len(labels))] = np.repeat(np.arange(config.clients), sizes)
+    return _owned(owner, config, rng)
+
+
+BY_CLASS = frozenset({"classes", "shards", "dirichlet"})
+"""The partitions that divide by class."""
+
 TRAIN_SPLITS: dict[str, Callable[[Indices, int, DataConfig, np.random.Generator], tuple[Indices, ...]]] = {
     "classes": by_classes,
     "shards": by_shards,
     "dirichlet": by_dirichlet,
     "iid": by_chance,
+    "unequal": by_size,
 }
 
 
@@ -193,6 +240,22 @@ def _check_enough(labels: Indices, config: DataConfig) -> None:
             f"data.clients {config.clients} × {each} images = {config.clients * each} "
             f"but the training set has {len(labels)} images; {_LOWER}"
         )
+
+
+def _check_fill(labels: Indices, config: DataConfig) -> None:
+    if config.clients * config.min_images > len(labels):
+        raise OptionError(
+            f"data.clients {config.clients} × data.min_images {config.min_images} = "
+            f"{config.clients * config.min_images} but the training set has {len(labels)} images; "
+            "lower data.clients or data.min_images"
+        )
+
+
+def _owned(owner: Indices, config: DataConfig, rng: np.random.Generator) -> tuple[Indices, ...]:
+    """Each client's examples, from the client of each example; every client has `min_images` in the end."""
+    _fill_up(owner, config, rng)
+    ends = np.cumsum(np.bincount(owner, minlength=config.clients))[:-1]
+    return tuple(np.split(np.argsort(owner, kind="stable"), ends))
 
 
 def _fill_up(owner: Indices, config: DataConfig, rng: np.random.Generator) -> None:

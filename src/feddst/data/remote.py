@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from torch import Tensor
-
 from feddst.core import ClientData, Examples
+from feddst.core.batches import Batch, tensors_of
+from feddst.core.examples import Draw
 from feddst.data.partition import Indices
 from feddst.errors import DataError
 
@@ -14,14 +14,15 @@ from feddst.errors import DataError
 class RemoteFederation:
     """Stands in for a `Federation` where clients are elsewhere.
 
-    `example` is an input [1, *input_shape] like theirs; `images` is how many images each client says it has, which
-    may become known only during a run.
+    `example` is an input [1, *input_shape] like theirs, `targets` are like theirs if that is known; `images` is how
+    many examples each client says it has, which may become known only during a run.
     """
 
-    example: Tensor
+    example: Batch
     num_classes: int
     num_clients: int
     images: Mapping[int, int] = field(default_factory=dict)
+    targets: Batch | None = None
 
     def __post_init__(self) -> None:
         if self.num_clients < 1:
@@ -42,7 +43,11 @@ class RemoteFederation:
 
     def description_of_data(self) -> bytes:
         """Bytes for a digest of the data."""
-        return f"{list(self.example.shape)} {self.num_classes} {self.num_clients}".encode()
+        return f"{_shapes(self.example)} {self.num_classes} {self.num_clients}".encode()
+
+
+def _shapes(example: Batch) -> str:
+    return ", ".join(str(list(value.shape)) for value in tensors_of(example))
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,5 +60,5 @@ class _StoredThere(ClientData):
     def __len__(self) -> int:
         return self.federation.num_images(self.client)
 
-    def load(self) -> Examples:
+    def load(self, draw: Draw | None = None) -> Examples:
         raise DataError(f"the images of client {self.client} are on its own machine")

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from feddst.core.batches import tensors_of
 from feddst.data.cifar import CIFAR10, CIFAR100
 from feddst.data.config import DataConfig
 from feddst.data.sources import load
@@ -29,4 +30,4 @@ def sizes_of(config: DataConfig) -> Sizes:
     if config.dataset in KNOWN and not (config.dataset == "mnist" and config.root):
         return KNOWN[config.dataset]
     dataset = load(config.unaugmented)
-    return Sizes(tuple(dataset.inputs(dataset.test_images[:1]).shape[1:]), dataset.num_classes)
+    return Sizes(tensors_of(dataset.example())[0].shape[1:], dataset.num_classes)

@@ -150,6 +150,8 @@ def _describe(config: DataConfig) -> str:
         "shards": f"{each} × {size} images",
         "dirichlet": f"beta {config.beta:g}",
         "iid": f"{each * size} images",
+        "unequal": f"beta {config.beta:g}",
+        "owner": "one owner each",
     }
     divided = f"{config.clients} clients, {config.partition} partition ({details[config.partition]})"
     return f"{divided}{config.versions}{config.tested}"

@@ -1,22 +1,23 @@
 """An engine carries out clients' tasks and evaluates models."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from feddst.core import Aggregator, Tensors
+from feddst.core import Aggregator, Batch, Mean, Metric, Objective, Tensors, Whole
+from feddst.core.batches import joined, placed, rows
 from feddst.errors import DivergenceError, TrainingError
 from feddst.wire import ClientResult, ClientTask
 
 
 @dataclass(frozen=True)
 class EvalTask:
-    """A model to evaluate on all test images, or on those at the int64 indices `images`."""
+    """A model to evaluate on all test examples, or on those at the int64 indices `images`."""
 
     params: Tensors
     buffers: Tensors = field(default_factory=dict)
@@ -25,10 +26,57 @@ class EvalTask:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The result of an evaluation. correct: bool [images]; loss: the mean over them."""
+    """What a model gives for some test examples.
 
-    correct: Tensor
+    `added` has, by metric, what each example adds to it, float64 [examples, k]; `outputs` and `targets` are there if a
+    metric needs them all at once. `loss` is the mean.
+    """
+
+    added: Mapping[str, Tensor]
     loss: float
+    outputs: Batch | None = None
+    targets: Batch | None = None
+
+    def of(self, metric: Metric, index: Tensor | None = None) -> float:
+        """A metric's value for all examples, or for those at these int64 indices."""
+        if isinstance(metric, Mean):
+            added = self.added[metric.name]
+            return metric.of(added if index is None else added[index])
+        assert isinstance(metric, Whole)
+        assert self.outputs is not None
+        assert self.targets is not None
+        here = slice(None) if index is None else index
+        return metric.of(rows(self.outputs, here), rows(self.targets, here))
+
+
+@dataclass(frozen=True)
+class Marked:
+    """What a model gives for one chunk of test examples: see `Evaluation`. `loss` is the sum, `terms` divide it."""
+
+    added: Mapping[str, Tensor]
+    loss: float
+    terms: float
+    outputs: Batch | None = None
+    targets: Batch | None = None
+
+
+def marked(objective: Objective, outputs: Any, targets: Batch) -> Marked:
+    """Judge a network's outputs for one chunk."""
+    added = {one.name: one.added(outputs, targets) for one in objective.metrics if isinstance(one, Mean)}
+    loss, terms = float(objective.loss(outputs, targets, "sum")), objective.terms(targets)
+    cpu = torch.device("cpu")
+    if any(isinstance(one, Whole) for one in objective.metrics):
+        return Marked(added, loss, terms, placed(outputs, cpu), placed(targets, cpu))
+    return Marked(added, loss, terms)
+
+
+def evaluation(chunks: Sequence[Marked]) -> Evaluation:
+    """One evaluation from its chunks, added up in their order."""
+    added = {name: torch.cat([chunk.added[name] for chunk in chunks]) for name in chunks[0].added}
+    loss = sum(chunk.loss for chunk in chunks) / sum(chunk.terms for chunk in chunks)
+    outputs = [chunk.outputs for chunk in chunks if chunk.outputs is not None]
+    targets = [chunk.targets for chunk in chunks if chunk.targets is not None]
+    return Evaluation(added, loss, joined(outputs), joined(targets)) if outputs else Evaluation(added, loss)
 
 
 class Sink(Protocol):

@@ -11,15 +11,17 @@ from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
 from feddst.core import LocalTraining
+from feddst.core.batches import mapped
 from feddst.core.plan import USUAL
 from feddst.core.registry import known_here
-from feddst.data import Dataset
-from feddst.engines.base import Engine, EvalTask, Evaluation, Sink
-from feddst.engines.reference import CHUNK, joined
+from feddst.data import Dataset, StoredRecords
+from feddst.engines.base import Engine, EvalTask, Evaluation, Sink, evaluation
+from feddst.engines.reference import CHUNK
 from feddst.engines.worker import Chunk, Load, Request, Setup, receive, send
 from feddst.errors import TrainingError
 from feddst.wire import ClientTask
@@ -29,7 +31,7 @@ class ProcessEngine(Engine):
     """Hands each task to the next idle worker. `close` ends the workers; so does the end of this process."""
 
     def __init__(self, module: nn.Module, dataset: Dataset, workers: int, local: LocalTraining = USUAL) -> None:
-        self._chunks = torch.split(torch.arange(len(dataset.test_labels)), CHUNK)
+        self._chunks = torch.split(torch.arange(len(dataset.test)), CHUNK)
         self._workers = [_start() for _ in range(workers)]
         self._idle: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="feddst-worker")
@@ -61,13 +63,13 @@ class ProcessEngine(Engine):
             worker.communicate()
 
     def _carry_out(self, task: ClientTask) -> Any:
-        return self._ask(task.with_data(task.data.load()))
+        return self._ask(task.with_data(task.data.load(task.draw)))
 
     def _whole(self, task: EvalTask) -> Evaluation:
         for worker in self._workers:
             _exchange(worker, Load(task))
         chunks: Iterable[Any] = self._threads.map(self._ask, map(Chunk, self._chunks))
-        return joined(list(chunks))
+        return evaluation(list(chunks))
 
     def _ask(self, request: Request) -> Any:
         worker = self._idle.get()
@@ -87,9 +89,9 @@ def can_travel(module: nn.Module) -> bool:
 
 def _test_part(dataset: Dataset) -> Dataset:
     """The data that workers need: training images come with each task."""
-    return replace(
-        dataset, train_images=dataset.train_images[:1].clone(), train_labels=dataset.train_labels[:1].clone()
-    )
+    first = dataset.train.read(np.arange(1))
+    train = StoredRecords(mapped(torch.clone, first.inputs), mapped(torch.clone, first.targets))
+    return replace(dataset, train=train, owners=None, versions=1)
 
 
 def _start() -> "subprocess.Popen[bytes]":

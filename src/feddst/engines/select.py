@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from feddst.core import LocalTraining, Registry, SparseSum, register
 from feddst.core.plan import USUAL
@@ -153,7 +153,7 @@ class Stacked(EngineKind):
         device, exact = config.torch_device(), config.precision == "float32"
         try:
             refuse_unknown(local)
-            return StackedEngine(module, dataset, device, config.models, exact=exact)
+            return StackedEngine(module, dataset, device, config.models, local, exact=exact)
         except UnsupportedModelError as reason:
             log.warning("training one client after another: %s", reason)
         return Reference().make(config, module, dataset, local)
@@ -164,11 +164,13 @@ def _native_engine(module: nn.Module, dataset: Dataset, workers: int, local: Loc
     if why_missing():
         raise UnsupportedModelError(why_missing())
     refuse_unknown(local)
+    if not isinstance(dataset.example(), Tensor):
+        raise UnsupportedModelError("the network has several inputs")
     chain = read_chain(module, dataset.input_shape)
     from feddst.engines.native.engine import NativeEngine  # cannot be imported where there are no kernels
 
     try:
-        return NativeEngine(module, chain, dataset, workers)
+        return NativeEngine(module, chain, dataset, workers, local)
     except ValueError as reason:
         raise UnsupportedModelError(f"the kernels refuse this network: {reason}") from None
 

@@ -2,7 +2,11 @@
 
 from dataclasses import dataclass
 
-from feddst.data import DataConfig, Dataset, Federation, federate
+import torch
+from torch import Tensor
+
+from feddst.core.batches import tensors_of
+from feddst.data import DataConfig, Dataset, Federation, StoredRecords, federate
 from feddst.data.cifar import CIFAR10, CIFAR100, Cifar
 from feddst.data.sources import data_directory
 from feddst.errors import FeddstError
@@ -29,13 +33,14 @@ class Inputs:
 
 def inputs_from(dataset: Dataset) -> Inputs:
     """What a model takes that was trained on this data set."""
-    example = dataset.inputs(dataset.train_images[:1])
+    example = tensors_of(dataset.example())[0]
+    stored = dataset.train.inputs if isinstance(dataset.train, StoredRecords) else None
     return Inputs(
         data=dataset.name,
         shape=tuple(example.shape[1:]),
         dtype=str(example.dtype).removeprefix("torch."),
         classes=dataset.classes,
-        pixels=str(dataset.train_images.dtype) == "torch.uint8",
+        pixels=isinstance(stored, Tensor) and stored.dtype == torch.uint8,
         mean=dataset.mean,
         std=dataset.std,
     )

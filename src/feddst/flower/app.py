@@ -7,7 +7,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from feddst.data import Federation, federate
-from feddst.data.dataset import Pair
+from feddst.data.adapters import Source
 from feddst.errors import FlowerError
 from feddst.flower.client import Worker, app_of
 from feddst.flower.config import Value
@@ -39,13 +39,13 @@ def _worker(run_config: str) -> Worker:
 def worker_of(config: RunConfig, federation: Federation) -> Worker:
     """A worker for any client of a federation."""
 
-    def images(context: Context) -> Pair:
+    def examples(context: Context) -> Source:
         client = partition_of(context)
         if client >= federation.num_clients:
             raise FlowerError(f"partition-id must be below data.clients ({federation.num_clients}), got {client}")
-        return federation.client_data(client)
+        return federation.dataset.train.taken(federation.partition.train[client])
 
-    return Worker(built_in(config, federation), images, config.engine)
+    return Worker(built_in(config, federation), examples, config.engine)
 
 
 server_app = ServerApp()

@@ -5,15 +5,18 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import numpy as np
 from flwr.app import Context
 from flwr.app import Message as FlowerMessage
 from flwr.clientapp import ClientApp
 from torch import Tensor, nn
 
 from feddst.clients.exchange import TaskReader
-from feddst.core import Examples, LocalTraining, Tensors
+from feddst.core import LocalTraining, Tensors
+from feddst.core.batches import form_of
 from feddst.data import Dataset
-from feddst.data.dataset import Pair
+from feddst.data.adapters import Source, as_records
+from feddst.data.dataset import classes_in
 from feddst.engines.base import Engine, results_of
 from feddst.engines.select import EngineConfig, make_engine
 from feddst.errors import DivergenceError, FlowerError, OptionError
@@ -30,8 +33,11 @@ from feddst.flower.messages import (
 from feddst.models import ModuleSource, make_module
 from feddst.wire import ClientResult, ClientTask, Message
 
-DataFunction = Callable[[Context], Pair]
-"""Gives a client's (images, labels), as numpy arrays or tensors; the node's config says which client it is."""
+DataFunction = Callable[[Context], Source]
+"""Gives a client's examples: a pair (inputs, targets) of arrays or tensors, a torch `Dataset` or a `DataLoader`.
+
+The node's config says which client it is.
+"""
 
 
 def client_app(model: ModuleSource, data: DataFunction, *, engine: EngineConfig | None = None) -> ClientApp:
@@ -87,20 +93,20 @@ class Worker:
 
     def introduce(self, context: Context) -> Introduction:
         """This client's number, and how many images it has."""
-        return Introduction(partition_of(context), len(self._images(context).train_labels))
+        return Introduction(partition_of(context), len(self._dataset(context).train))
 
     def carry_out(self, run: str, task: ClientTask, context: Context) -> ClientResult:
         """Read the broadcast, train, store the client's state, answer."""
         client, store = partition_of(context), store_of(context)
         if task.client != client:
             raise FlowerError(f"{OTHER_CLIENT} {task.client}, this is client {client}")
-        images = self._images(context)
-        bench, memory = self._prepared(task.seed, images, task.plan.local), store.load(run)
+        data = self._dataset(context)
+        bench, memory = self._prepared(task.seed, data, task.plan.local), store.load(run)
         known = replace(task, message=Message(task.message.payload, memory.held))
         sent = TaskReader(bench.module).read(known).sent
         whole = replace(
             known,
-            data=Examples(images.inputs(images.train_images), images.train_labels),
+            data=data.train.read(draw=(task.seed, sent.broadcast.round, client)),
             state=memory.before(sent.broadcast.round),
             initial=bench.initial if task.plan.needs_initial else {},
         )
@@ -108,20 +114,21 @@ class Worker:
         store.save(run, memory.after(sent.broadcast.round, sent.bitmap, result.state))
         return result
 
-    def _images(self, context: Context) -> Dataset:
-        images, labels = self._data(context)
-        return Dataset.from_arrays((images, labels), (images[:1], labels[:1]), name=f"client {partition_of(context)}")
+    def _dataset(self, context: Context) -> Dataset:
+        name = f"client {partition_of(context)}"
+        records = as_records(name, "data", self._data(context))
+        return Dataset(name, records, records.taken(np.arange(1)), tuple(classes_in(records)))
 
-    def _prepared(self, seed: int, images: Dataset, local: LocalTraining) -> _Bench:
-        """The engine for a seed, a shape, an objective and an optimizer; the last one is kept."""
-        wanted = seed, images.input_shape, local.objective, local.optimizer
+    def _prepared(self, seed: int, data: Dataset, local: LocalTraining) -> _Bench:
+        """The engine for a seed, a form of inputs and a way to train; the last one is kept."""
+        wanted = seed, form_of(data.example()), replace(local, lr=1.0, epochs=1)
         bench = self._bench
         if bench is None or bench.key != wanted:
             if bench is not None:
                 bench.engine.close()
             module = copy.deepcopy(make_module(self._model, seed)).cpu()
             initial: dict[str, Tensor] = {name: value.detach().clone() for name, value in module.named_parameters()}
-            engine = make_engine(self._config, module, images, local, said_at=logging.INFO)  # the server logs it
+            engine = make_engine(self._config, module, data, local, said_at=logging.INFO)  # the server logs it
             bench = _Bench(wanted, engine, module, initial)
             self._bench = bench
         return bench

@@ -10,14 +10,14 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result
 from flwr.serverapp.strategy import Strategy as FlowerStrategy
-from torch import Tensor, nn
+from torch import nn
 
 from feddst.clients.reproducible import reproducible
+from feddst.core.batches import Batch, tensors_of
 from feddst.data import Dataset, Federation, RemoteFederation, clients_of
 from feddst.engines.base import Engine, EvalTask, Evaluation
 from feddst.errors import CheckpointError, OptionError
@@ -25,7 +25,7 @@ from feddst.flower.config import FlowerConfig
 from feddst.flower.engine import FlowerEngine
 from feddst.flower.memory import keeps_state
 from feddst.flower.message_client import Answer
-from feddst.models import ModuleSource, initial_model, make_module
+from feddst.models import ModuleSource, initial_model, make_module, outputs_for
 from feddst.options import updated, validate
 from feddst.runtime.config import CHANGEABLE, RunConfig, options_to_store
 from feddst.runtime.ema import result_of
@@ -78,7 +78,7 @@ class Strategy(FlowerStrategy):
         *,
         model: ModuleSource | None = None,
         data: Dataset | Federation | None = None,
-        example: Tensor | None = None,
+        example: Batch | None = None,
         flower: FlowerConfig | None = None,
         out: str | Path | None = None,
         resume: bool = False,
@@ -226,9 +226,8 @@ class Strategy(FlowerStrategy):
             return clients_of(config.data, config.seed, self._data)
         assert self._model is not None
         module = copy.deepcopy(make_module(self._model, config.seed))
-        with torch.no_grad():
-            outputs = module.eval()(self._example)
-        return RemoteFederation(self._example, int(outputs.shape[-1]), config.data.clients, images)
+        outputs = tensors_of(outputs_for(module, self._example))[0]
+        return RemoteFederation(self._example, outputs.shape[1:].numel(), config.data.clients, images)
 
 
 class _Minutes:

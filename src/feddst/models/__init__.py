@@ -9,6 +9,7 @@ from feddst.models.federable import (
     initial_model,
     load,
     make_module,
+    outputs_for,
     persistent_buffers,
     prunable_layers,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "multiply_adds",
     "network",
     "network_name",
+    "outputs_for",
     "persistent_buffers",
     "prunable_layers",
     "training_flops",

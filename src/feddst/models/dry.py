@@ -3,14 +3,16 @@
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
+
+from feddst.core.batches import Batch, call
 
 
-def dry_forward(module: nn.Module, example: Tensor) -> Any:
+def dry_forward(module: nn.Module, example: Batch) -> Any:
     """The module's output for `example` [1, *shape] in evaluation mode; its own mode is restored."""
     was_training = module.training
     try:
         with torch.no_grad():
-            return module.eval()(example)
+            return call(module.eval(), example)
     finally:
         module.train(was_training)

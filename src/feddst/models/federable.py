@@ -2,10 +2,13 @@
 
 import fnmatch
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from feddst.core import Objective
+from feddst.core.batches import Batch, form_of
 from feddst.core.keys import torch_seed
 from feddst.core.model import InitialModel, Layer, biases_beside
 from feddst.core.tensors import Tensors
@@ -47,20 +50,24 @@ def initial_model(module: nn.Module, *, prunable: Sequence[str] = (), dense: Seq
     return InitialModel(params=params, buffers=buffers, layers=prunable_layers(module, prunable, dense))
 
 
-def check_fit(module: nn.Module, example: Tensor, classes: int) -> None:
-    """Raise `ModelError` unless the module turns inputs like `example` [1, *shape] into a score for each class."""
+def outputs_for(module: nn.Module, inputs: Batch) -> Any:
+    """What the module gives for some inputs, in evaluation mode; raises `ModelError` if it does not take them."""
     try:
-        outputs = dry_forward(module, example)
-    except (RuntimeError, ValueError, TypeError, IndexError) as error:
-        reason = str(error).splitlines()[0]
-        raise ModelError(
-            f"the model does not take {example.dtype} inputs of shape {tuple(example.shape)}: {reason}"
-        ) from None
-    if not isinstance(outputs, Tensor) or outputs.dim() != 2:
-        found = f"shape {tuple(outputs.shape)}" if isinstance(outputs, Tensor) else type(outputs).__name__
-        raise ModelError(f"the model must give scores of shape [images, classes], got {found}")
-    if outputs.shape[1] < classes:
-        raise ModelError(f"the model gives {outputs.shape[1]} outputs, but the labels are 0 to {classes - 1}")
+        return dry_forward(module, inputs)
+    except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ModelError(f"the model does not take inputs {form_of(inputs)}: {reason}") from None
+
+
+def check_fit(module: nn.Module, inputs: Batch, targets: Batch | None, objective: Objective, classes: int) -> None:
+    """Raise `ModelError` unless the module's outputs for inputs like these fit the targets.
+
+    Both are of two examples; the targets are None where they are not known. `classes` is how many classes targets may
+    have, 0 if they are no classes.
+    """
+    outputs = outputs_for(module, inputs)
+    if targets is not None:
+        objective.check_outputs(outputs, targets, classes)
 
 
 def prunable_layers(module: nn.Module, prunable: Sequence[str] = (), dense: Sequence[str] = ()) -> tuple[Layer, ...]:

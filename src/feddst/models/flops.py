@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.utils.rnn import PackedSequence
 
+from feddst.core.batches import Batch
 from feddst.models.dry import dry_forward
 from feddst.models.matrices import Matrix, matrices
 
@@ -18,7 +19,7 @@ _TRAINING = 3 * _FORWARD
 """FLOPs of training per multiply-add: two each for the output, the input's and the weights' gradient."""
 
 
-def multiply_adds(module: nn.Module, example: Tensor) -> dict[str, int]:
+def multiply_adds(module: nn.Module, example: Batch) -> dict[str, int]:
     """Multiply-adds for one input, by weight name; example: [1, *input shape]."""
     counts: dict[str, int] = {}
 

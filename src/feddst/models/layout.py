@@ -8,8 +8,9 @@ import copy
 from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+
+from feddst.core.batches import Batch, call, device_of, mapped, tensors_of
 
 Layout = Callable[[Tensor], Tensor]
 """Returns a tensor in the memory order to use."""
@@ -25,15 +26,15 @@ def plain(tensor: Tensor) -> Tensor:
     return tensor.contiguous() if tensor.dim() == 4 else tensor
 
 
-def layout_for(module: nn.Module, example: Tensor) -> Layout:
+def layout_for(module: nn.Module, example: Batch) -> Layout:
     """Channels last, if the module can be trained and tested with it on inputs like `example` [1, *shape].
 
     The module is left as it is.
     """
-    if example.dim() != 4 and not any(value.dim() == 4 for value in module.parameters()):
+    if all(value.dim() != 4 for value in (*tensors_of(example), *module.parameters())):
         return plain  # nothing to lay out
     # A copied LSTM on a GPU warns of scattered weights until it is moved there again.
-    return channels_last if _works(copy.deepcopy(module).to(example.device), example) else plain
+    return channels_last if _works(copy.deepcopy(module).to(device_of(example)), example) else plain
 
 
 def lay_out(module: nn.Module, layout: Layout) -> nn.Module:
@@ -43,20 +44,20 @@ def lay_out(module: nn.Module, layout: Layout) -> nn.Module:
     return module
 
 
-def _works(module: nn.Module, example: Tensor) -> bool:
+def _works(module: nn.Module, example: Batch) -> bool:
     """Whether training and evaluation work with channels last; the module may be changed."""
     lay_out(module, channels_last)
-    inputs = channels_last(example.repeat(2, *[1] * (example.dim() - 1)))  # BatchNorm cannot be trained on one
-    labels = torch.zeros(2, dtype=torch.int64, device=example.device)
+    two = mapped(lambda value: value.repeat(2, *[1] * (value.dim() - 1)), example)  # BatchNorm cannot be trained on one
+    inputs, device = mapped(channels_last, two), device_of(example)
     trained = [value for value in module.parameters() if value.requires_grad]
-    devices = [example.device] if example.device.type == "cuda" else []
+    devices = [device] if device.type == "cuda" else []
     try:
         with torch.random.fork_rng(devices=devices), torch.enable_grad():
-            loss = F.cross_entropy(module.train()(inputs), labels)
+            outputs = call(module.train(), inputs)
             if trained:
-                torch.autograd.grad(loss, trained, allow_unused=True)
+                torch.autograd.grad([value.sum() for value in tensors_of(outputs)], trained, allow_unused=True)
             with torch.no_grad():
-                module.eval()(inputs)
+                call(module.eval(), inputs)
     except Exception:  # a user's forward may raise anything; if the layout is not the cause, training raises it again
         return False
     return True

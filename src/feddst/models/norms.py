@@ -15,10 +15,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from feddst.core.batches import Batch, call
 from feddst.errors import ModelError, TrainingError
 
 
-def check_batch(module: nn.Module, example: Tensor, batch: int) -> None:
+def check_batch(module: nn.Module, example: Batch, batch: int) -> None:
     """Raise `ModelError` if minibatches have one image and the module's norms need two; example: [1, *shape]."""
     if batch > 1 or not any(isinstance(layer, _BatchNorm) for layer in module.modules()):
         return
@@ -30,7 +31,7 @@ def check_batch(module: nn.Module, example: Tensor, batch: int) -> None:
         )
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         try:
-            tried(example)
+            call(tried, example)
         except ValueError:
             if not alone:
                 raise

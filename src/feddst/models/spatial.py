@@ -7,13 +7,14 @@ from typing import Any
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from feddst.core.batches import Batch, tensors_of
 from feddst.models.dry import dry_forward
 
 Grid = tuple[int, int, int]
 """Channels, height, width."""
 
 
-def input_grids(module: nn.Module, example: Tensor) -> dict[str, Grid | None]:
+def input_grids(module: nn.Module, example: Batch) -> dict[str, Grid | None]:
     """The grid that each linear layer reads flattened, by weight name, in the model's order; None if there is none.
 
     It is the last activation of as many values with channels, height and width, or the image itself. A single place is
@@ -47,9 +48,9 @@ def input_grids(module: nn.Module, example: Tensor) -> dict[str, Grid | None]:
 class _Seen(TorchFunctionMode):
     """Notes the shapes of activations with channels, height and width, whether a module or a function makes them."""
 
-    def __init__(self, example: Tensor) -> None:
+    def __init__(self, example: Batch) -> None:
         super().__init__()
-        shape = tuple(example.shape[1:])
+        shape = tuple(tensors_of(example)[0].shape[1:])
         self._grids = [(1,) * (3 - len(shape)) + shape] if len(shape) in (2, 3) else []
 
     def __torch_function__(

@@ -16,9 +16,9 @@ from functools import partial
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from feddst.core.batches import Batch, call, mapped, rows, tensors_of
 from feddst.core.model import Layer, LayerTimes, TimeBasis
 from feddst.errors import ModelError
 from feddst.models.flops import multiply_adds
@@ -29,9 +29,7 @@ from feddst.stopwatch import one_thread, timed
 _REPEATS = 30
 
 
-def layer_times(
-    module: nn.Module, example: Tensor, batch: int, layers: Sequence[Layer], basis: TimeBasis
-) -> LayerTimes:
+def layer_times(module: nn.Module, example: Batch, batch: int, layers: Sequence[Layer], basis: TimeBasis) -> LayerTimes:
     """The times of one step on `batch` images (or, with `flops`, on one); example: [1, *input shape].
 
     The module is left as it is.
@@ -40,7 +38,7 @@ def layer_times(
         counts = multiply_adds(module, example)
         _refuse_unseen(layers, counts, "counted", "equal or measured")
         return LayerTimes({layer.name: counts[layer.name] / layer.size for layer in layers})
-    return _measured(module, example.expand(batch, *example.shape[1:]), layers)
+    return _measured(module, mapped(lambda value: value.expand(batch, *value.shape[1:]), example), layers)
 
 
 @dataclass(frozen=True)
@@ -58,12 +56,11 @@ class _Call:
         return _seconds(lambda: self.layer(*self.args, **self.kwargs), wanted)
 
 
-def _measured(module: nn.Module, inputs: Tensor, layers: Sequence[Layer]) -> LayerTimes:
+def _measured(module: nn.Module, inputs: Batch, layers: Sequence[Layer]) -> LayerTimes:
     module = copy.deepcopy(module).train()
-    layout = layout_for(module, inputs[:1])  # as in training
+    layout = layout_for(module, rows(inputs, slice(0, 1)))  # as in training
     lay_out(module, layout)
-    inputs = layout(inputs)
-    labels = torch.zeros(len(inputs), dtype=torch.int64)
+    inputs = mapped(layout, inputs)
     owned: dict[str, list[Layer]] = {}
     owners = {matrix.name: matrix.owner for matrix in matrices(module)}
     for layer in layers:
@@ -72,14 +69,14 @@ def _measured(module: nn.Module, inputs: Tensor, layers: Sequence[Layer]) -> Lay
         calls = _calls(module, inputs, list(owned))
         _refuse_unseen(layers, {layer.name for owner in calls for layer in owned[owner]}, "timed", "equal")
         trained = [value for value in module.parameters() if value.requires_grad]
-        whole = _seconds(lambda: F.cross_entropy(module(inputs), labels), trained)
+        whole = _seconds(lambda: _total(call(module, inputs)), trained)
         spent = {owner: sum(call.seconds() for call in calls[owner]) for owner in owned}
     each = {owner: seconds / sum(layer.size for layer in owned[owner]) for owner, seconds in spent.items()}
     per_weight = {layer.name: each[owner] for owner, mine in owned.items() for layer in mine}
     return LayerTimes(per_weight, max(0.0, whole - sum(spent.values())))
 
 
-def _calls(module: nn.Module, inputs: Tensor, owners: Sequence[str]) -> dict[str, list[_Call]]:
+def _calls(module: nn.Module, inputs: Batch, owners: Sequence[str]) -> dict[str, list[_Call]]:
     """Every call of the named submodules in one forward pass."""
     calls: dict[str, list[_Call]] = {}
 
@@ -91,10 +88,15 @@ def _calls(module: nn.Module, inputs: Tensor, owners: Sequence[str]) -> dict[str
         module.get_submodule(owner).register_forward_pre_hook(partial(note, owner), with_kwargs=True)
         for owner in owners
     ]
-    module(inputs)
+    call(module, inputs)
     for handle in handles:
         handle.remove()
     return calls
+
+
+def _total(outputs: Any) -> Tensor:
+    """Something like a loss."""
+    return torch.stack([value.float().square().mean() for value in tensors_of(outputs)]).sum()
 
 
 def _cut(value: Any) -> Any:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from feddst.core import Layer, ServerState, count_active
+from feddst.core import Layer, ServerState, count_active, objective_of
 from feddst.core.model import LayerTimes
 from feddst.data.sizes import Sizes, sizes_of
 from feddst.methods import Method, Sprout
@@ -95,7 +95,7 @@ def anatomy_of(config: RunConfig) -> Anatomy:
     wanted, sizes = config.model, sizes_of(config.data)
     module = make_module(lambda: network(wanted, sizes.shape, sizes.classes), config.seed)
     example = torch.zeros(1, *sizes.shape)
-    check_fit(module, example, sizes.classes)
+    check_fit(module, example, None, objective_of(config.local), sizes.classes)
     model = initial_model(module, prunable=wanted.prunable, dense=wanted.dense)
     method = make_method(config)
     # PruneFL would measure times for its later masks: the first does not depend on them.

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from feddst.core import SCHEDULES, ClientPlan, ServerState, generator
+from feddst.core import OBJECTIVES, SCHEDULES, ClientPlan, ServerState, generator
 from feddst.core.step import STEPS
 from feddst.errors import TrainingError
 from feddst.methods import Method
@@ -25,7 +25,8 @@ def participants(
     slow = _straggling_epochs(state, config, cohort, method.local.epochs)
     rate = _rate(method.local.schedule, state.round, rounds)
     plans = [_manageable(method, state, client, slow.get(i)) for i, client in enumerate(cohort)]
-    return [(client, plan and plan.at_rate(rate)) for client, plan in zip(cohort, plans, strict=True)]
+    goal = OBJECTIVES[method.local.objective].minimised
+    return [(client, plan and plan.at_rate(rate).minimising(goal)) for client, plan in zip(cohort, plans, strict=True)]
 
 
 def _rate(schedule: str, round: int, rounds: int) -> float:

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from feddst import aggregators, objectives  # noqa: F401  makes them known
+from feddst import aggregators  # noqa: F401  makes them known
 from feddst.clients import optimizers  # noqa: F401  likewise
 from feddst.clients.steps import Growth, Proximal
-from feddst.core import SCHEDULES, AggregatorConfig, LocalTraining
+from feddst.core import OBJECTIVES, SCHEDULES, AggregatorConfig, LocalTraining
 from feddst.core.keys import LARGEST_SEED
 from feddst.data import DataConfig
 from feddst.engines import EngineConfig
@@ -31,6 +31,7 @@ from feddst.methods import (
     why_idle,
 )
 from feddst.models import ModelConfig
+from feddst.objectives import MissingObjective
 from feddst.options import flatten, hint, one_of, option, updated, validate
 from feddst.runtime.metrics import Accounting
 from feddst.runtime.old_names import named_now, renewed
@@ -81,6 +82,7 @@ class RunConfig:
         at_least=0,
         below=1,
     )
+    metric: str = option("", "what tables, plots and early stopping go by; empty: the first metric of local.objective")
     eval_every: int = option(5, "evaluate every this many rounds, and after the last", at_least=1)
     personal_images: int = option(
         200, "test at most this many images on each client's own model, if the method makes such", at_least=1
@@ -116,6 +118,8 @@ class RunConfig:
     def check(self) -> None:
         """Raise `OptionError` at the first value that is not allowed."""
         validate(self)
+        if isinstance(objective := OBJECTIVES[self.local.objective], MissingObjective):
+            raise OptionError(objective.remedy)
         self.data.check()
         method = make_method(self)
         method.check()
@@ -230,6 +234,8 @@ def stored_options(values: Mapping[str, Any], where: str = "") -> RunConfig:
     try:
         if isinstance(method := stored.get("method"), str):
             method_named(method)  # first of all: without the method, its options are not known either
+        if isinstance(goal := stored.get("local.objective"), str):
+            OBJECTIVES.setdefault(goal, MissingObjective(goal))  # a report needs no more than its name
         return updated(RunConfig(), stored)
     except OptionError as error:
         raise OptionError(f"{error}; a plugin that was there when it was written may be missing") from None

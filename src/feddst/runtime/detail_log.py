@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from feddst.core import Masks
+from feddst.core.metric import Metric
 from feddst.models.spatial import Grid
-from feddst.runtime.details import Detail, LayerLife, PixelMap, accuracy_counts, unevaluated, write_detail
+from feddst.runtime.details import Detail, LayerLife, PixelMap, score_counts, span_of, unevaluated, write_detail
 from feddst.runtime.rounds import Round
 
 
@@ -40,17 +41,21 @@ class DetailLog:
         ended: Round,
         masks: Masks,
         active: Mapping[str, int],
-        accuracies: NDArray[np.float64] | None,
+        scores: NDArray[np.float64] | None,
+        metric: Metric,
         *,
         evaluation_due: bool,
     ) -> Detail | None:
-        """The detail of a round that ended with these masks and, if evaluated, these accuracies; None if empty."""
+        """The detail of a round that ended with these masks and, if evaluated, these clients' scores; None if empty."""
         begins = ended.number == self._first_round
+        counted = scores is not None and bool(np.isfinite(scores).any())
+        span = span_of(scores, metric) if scores is not None and counted else None
         detail = Detail(
             round=ended.number,
             layers=self._lives(ended, active) if ended.mask_moved or begins else (),
-            clients=None if accuracies is None else accuracy_counts(accuracies),
+            clients=score_counts(scores, span) if scores is not None and counted else None,
             inputs=self._new_picture(masks) if evaluation_due else None,
+            span=span,
         )
         if not detail.tells:
             return None

@@ -1,4 +1,4 @@
-"""What a report draws beyond a run's metrics: how masks move, layer by layer, and how accuracy spreads over clients."""
+"""What a report draws beyond a run's metrics: how masks move, layer by layer, and how scores spread over clients."""
 
 import json
 from collections.abc import Sequence
@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from feddst.core.metric import Metric
 from feddst.errors import DamageError
 from feddst.runtime.checksums import unseal_lines
 
 BINS = 20
-"""The number of bins of equal width, from 0 to 1, in which clients' accuracies are counted."""
+"""The number of bins of equal width in which clients' scores are counted."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,8 @@ class PixelMap:
 class Detail:
     """What has happened in a round: `layers` is empty where no mask has moved, `clients` is None without an evaluation.
 
-    `clients` counts clients by their accuracy on their own test images, in `BINS` bins. `inputs` shows the mask of the
+    `clients` counts clients by their score on their own test examples, in `BINS` bins of equal width from 0 to 1, or
+    over `span`. `inputs` shows the mask of the
     first linear layer that has one, when an evaluation is due and the mask differs from the one last shown.
     """
 
@@ -54,6 +56,7 @@ class Detail:
     layers: tuple[LayerLife, ...] = ()
     clients: tuple[int, ...] | None = None
     inputs: PixelMap | None = None
+    span: tuple[float, float] | None = None
 
     @property
     def tells(self) -> bool:
@@ -64,20 +67,32 @@ class Detail:
 _FIELDS = len(fields(Detail))
 
 
-def accuracy_counts(accuracies: NDArray[np.float64]) -> tuple[int, ...]:
-    """How many clients have an accuracy in each bin; the last one includes 1."""
-    places = np.minimum((accuracies * BINS).astype(np.int64), BINS - 1)
+def span_of(scores: NDArray[np.float64], metric: Metric) -> tuple[float, float] | None:
+    """From where to where clients' scores are counted; None: from 0 to 1, as of every share."""
+    known = scores[np.isfinite(scores)]
+    if metric.percent or not len(known):
+        return None
+    low, high = float(known.min()), float(known.max())
+    return (low, high) if high > low else (low, low + 1)
+
+
+def score_counts(scores: NDArray[np.float64], span: tuple[float, float] | None) -> tuple[int, ...]:
+    """How many clients have a score in each bin; the last one includes its end."""
+    low, high = span or (0.0, 1.0)
+    known = scores[np.isfinite(scores)]
+    places = np.minimum(((known - low) / (high - low) * BINS).astype(np.int64), BINS - 1)
     return tuple(int(count) for count in np.bincount(places, minlength=BINS))
 
 
 def write_detail(detail: Detail) -> str:
     """A detail as one line of `details.jsonl`."""
-    return json.dumps(asdict(detail), separators=(",", ":")) + "\n"
+    values = {name: value for name, value in asdict(detail).items() if name != "span" or value is not None}
+    return json.dumps(values, separators=(",", ":")) + "\n"
 
 
 def unevaluated(details: Sequence[Detail], round: int) -> list[Detail]:
     """The details without the evaluation of this round."""
-    others = (replace(one, clients=None, inputs=None) if one.round == round else one for one in details)
+    others = (replace(one, clients=None, inputs=None, span=None) if one.round == round else one for one in details)
     return [one for one in others if one.tells]
 
 
@@ -113,16 +128,24 @@ def _detail(line: bytes) -> Detail | None:
     try:
         stored = json.loads(line)
         number, clients, inputs = stored["round"], stored["clients"], stored["inputs"]
-        if type(number) is not int or len(stored) != _FIELDS:
+        span = stored.get("span")
+        if type(number) is not int or len(stored) != _FIELDS - (span is None):
             return None
         return Detail(
             round=number,
             layers=tuple(LayerLife(**layer) for layer in stored["layers"]),
             clients=None if clients is None else tuple(clients),
             inputs=None if inputs is None else PixelMap(inputs["layer"], _rows(inputs["rows"])),
+            span=None if span is None else _span(*span),
         )
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
+
+
+def _span(low: object, high: object) -> tuple[float, float]:
+    if type(low) is float and type(high) is float and low < high:
+        return low, high
+    raise ValueError(f"scores are counted from {low} to {high}")
 
 
 def _is_sound(detail: Detail) -> bool:

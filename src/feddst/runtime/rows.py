@@ -2,6 +2,7 @@
 
 import time
 
+from feddst.core.metric import Metric, plain
 from feddst.core.model import Densities
 from feddst.runtime.costs import Forward, Ledger
 from feddst.runtime.evaluation import Scores
@@ -9,14 +10,16 @@ from feddst.runtime.metrics import Row
 from feddst.runtime.rounds import Round
 
 
-def row_of(ended: Round, scores: Scores, ledger: Ledger, *, densities: Densities, forward: Forward, spare: int) -> Row:
+def row_of(
+    ended: Round, scores: Scores, metric: Metric, ledger: Ledger, *, densities: Densities, forward: Forward, spare: int
+) -> Row:
     """The row of a finished round; `spare` clients were asked beyond those that were needed."""
     return Row(
         round=ended.number,
-        accuracy=scores.accuracy,
-        accuracy_worst=scores.worst,
-        accuracy_global=scores.overall,
-        accuracy_personal=scores.personal,
+        score=scores.mean,
+        score_worst=scores.worst,
+        score_global=scores.overall,
+        score_personal=scores.personal,
         loss=scores.loss,
         train_loss=ended.mean_loss(),
         density=densities.prunable,
@@ -40,4 +43,6 @@ def row_of(ended: Round, scores: Scores, ledger: Ledger, *, densities: Densities
         density_all=densities.all,
         forward_flops_dense=forward.dense,
         forward_flops_sparse=forward.sparse,
+        metric=plain(metric),
+        others=scores.others,
     )

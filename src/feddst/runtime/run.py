@@ -7,10 +7,22 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import nn
 
-from feddst.core import AGGREGATORS, ClientPlan, ClientState, ServerState, Tensors, count_active, generator
+from feddst.core import (
+    AGGREGATORS,
+    ClientPlan,
+    ClientState,
+    Objective,
+    ServerState,
+    Tensors,
+    count_active,
+    generator,
+    objective_of,
+)
+from feddst.core.examples import highest
 from feddst.core.model import Densities
 from feddst.data import Federation, RemoteFederation
 from feddst.engines import EvalTask, Evaluation
@@ -26,7 +38,7 @@ from feddst.runtime.costs import Formula, Ledger
 from feddst.runtime.detail_log import DetailLog, digest_of
 from feddst.runtime.details import Detail, unevaluated
 from feddst.runtime.ema import with_average
-from feddst.runtime.evaluation import Evaluator
+from feddst.runtime.evaluation import Evaluator, chosen
 from feddst.runtime.metrics import GIB, Row, Summary, summarise
 from feddst.runtime.recovery import Recovery, why_unused
 from feddst.runtime.rounds import NAMED, Round
@@ -80,7 +92,8 @@ class Run:
         self.federation = federation
         self.method = make_method(config)
         example = federation.example
-        check_fit(module, example, federation.num_classes)
+        objective = objective_of(config.local)
+        _check_task(module, federation, objective)
         check_batch(module, example, config.local.batch)
         costs = partial(layer_times, config.engine, module, example, config.local.batch, model.layers)
         self.state = self.method.init(replace(model, layer_times=costs), config.seed)
@@ -99,7 +112,13 @@ class Run:
         formula: Formula = "published" if config.accounting == "published" else "paper"
         up, down = nominal_bits(config.wire.values), nominal_bits(config.wire.download)
         self._ledger = Ledger(formula, self._prunable, multiply_adds(module, example), up, down)
-        self._evaluator = Evaluator(self.method, federation, config.seed, config.personal_images)
+        self._evaluator = Evaluator(
+            self.method,
+            federation,
+            config.seed,
+            config.personal_images,
+            chosen(objective.metrics, config.metric),
+        )
         self._identity, self._detail_log = "", None
         if directory is not None:
             self._identity = identity_of(model, federation)
@@ -268,12 +287,17 @@ class Run:
         self._forget_sent()
         scores, active = self._evaluator.scores(results, self.clients), self._active()
         densities, forward = self._densities(active), self._ledger.forward(active)
-        row = row_of(ended, scores, self._ledger, densities=densities, forward=forward, spare=self.spare)
+        row = row_of(
+            ended, scores, self._evaluator.metric, self._ledger, densities=densities, forward=forward, spare=self.spare
+        )
         self.rows.append(row)
         if self.directory is not None and self._detail_log is not None:
             due = self._evaluation_due(row.round)
             self.directory.append(
-                row, self._detail_log.append(ended, self.state.masks, active, scores.each, evaluation_due=due)
+                row,
+                self._detail_log.append(
+                    ended, self.state.masks, active, scores.each, self._evaluator.metric, evaluation_due=due
+                ),
             )
             if row.round % self.config.checkpoint_every == 0 or self.stopped_by:
                 self.save()
@@ -399,6 +423,19 @@ class Run:
         kept = sum(active.get(name, n) for name, n in self._prunable.items())
         whole = sum(value.numel() for value in self.state.params.values())
         return Densities(kept / size if size else 1.0, 1 - (size - kept) / whole if whole else 1.0)
+
+
+def _check_task(module: nn.Module, federation: Federation | RemoteFederation, objective: Objective) -> None:
+    """Raise unless the data's targets are the objective's, and the network's outputs fit them."""
+    if isinstance(federation, RemoteFederation):
+        check_fit(module, federation.example, federation.targets, objective, federation.num_classes)
+        return
+    dataset = federation.dataset
+    found = [records.some_targets for records in (dataset.train, dataset.test)]
+    for targets in found:
+        objective.check_targets(targets, dataset.num_classes)
+    two = dataset.test.read(np.arange(2) % len(dataset.test))
+    check_fit(module, two.inputs, two.targets, objective, dataset.num_classes or highest(found) + 1)
 
 
 def _recovered(saved: Checkpoint, *, patient: bool) -> Recovery:

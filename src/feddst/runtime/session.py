@@ -1,18 +1,24 @@
 """From a config to a finished run: what the command line and the Python API both call."""
 
 import copy
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeAlias
 
-from torch import nn
+import numpy as np
+from torch import Tensor, nn
 
-from feddst.core import Masks
+from feddst.core import OBJECTIVES, Masks, Metric, Objective, objective_of
+from feddst.core.batches import tensors_of
 from feddst.data import Dataset, Federation, RemoteFederation, clients_of
+from feddst.data.adapters import Source
 from feddst.engines import Engine, make_engine
 from feddst.errors import CheckpointError, DataError, OptionError
-from feddst.models import ModuleSource, make_module, network
+from feddst.models import ModuleSource, make_module, network, outputs_for
 from feddst.models import load as load_weights
+from feddst.objectives import WithMetrics, objective_from
 from feddst.options import updated
 from feddst.runtime.config import RunConfig
 from feddst.runtime.ema import result_of
@@ -22,6 +28,9 @@ from feddst.runtime.loop import Watcher, play
 from feddst.runtime.metrics import Row, Summary
 from feddst.runtime.run import Run
 from feddst.runtime.storage import RunDirectory
+
+Loss: TypeAlias = Callable[[Any, Any], Tensor] | Objective
+Metrics: TypeAlias = Mapping[str, Callable[[Any, Any], Any] | Metric] | Sequence[Metric]
 
 
 @dataclass(frozen=True)
@@ -47,7 +56,9 @@ def run(
     config: RunConfig | None = None,
     *,
     model: ModuleSource | None = None,
-    data: Dataset | Federation | None = None,
+    data: Dataset | Federation | tuple[Source, Source] | None = None,
+    loss: Loss | None = None,
+    metrics: Metrics = (),
     out: str | Path | None = None,
     resume: bool = False,
     watcher: Watcher | None = None,
@@ -55,17 +66,25 @@ def run(
     """Run one method and return the trained model with its metrics.
 
     `model` is a module, or a function that makes one (its weights then follow the seed), instead of the
-    built-in network; `data` is a data set to split as `config.data` says, or a federation that is split
-    already. With `out`, everything is written to that directory; `resume` goes on with the run in it. `watcher`
-    hears of every round; without one, each evaluation is a line on standard error.
+    built-in network; `data` is a data set to split as `config.data` says, or a pair (train, test) of anything that
+    `Dataset.of` takes, or a federation that is split already.
+
+    `loss` is what clients minimise instead of `config.local.objective`: a function of outputs and targets that gives
+    the mean loss of a minibatch, or each example's, or an `Objective`. `metrics` are more functions of both, by name,
+    that give a number for all examples or one for each; the first one is what tables and plots show.
+
+    With `out`, everything is written to that directory; `resume` goes on with the run in it. `watcher` hears of every
+    round; without one, each evaluation is a line on standard error.
     """
-    config = _checked_types(config, data)
+    config, data = _checked_types(config, data)
+    config = with_objective(config, loss, metrics)
     if isinstance(data, Federation):
         config = updated(config, {"data.clients": data.num_clients})
     config.check()
     directory = run_directory(out, config, resume)
     with locked(None if directory is None else directory.path):
         federation = clients_of(config.data, config.seed, data)
+        resolve_metrics(config, federation, model)
         one, module = open_run(config, federation, model, directory, resume)
         with closing(engine_of(config, module, federation.dataset)) as engine:
             finished = play([one], engine, watcher or Lines())
@@ -80,13 +99,38 @@ def engine_of(config: RunConfig, module: nn.Module, dataset: Dataset) -> Engine:
     return make_engine(config.engine, module, dataset, config.local, aggregator=config.aggregator.kind)
 
 
-def _checked_types(config: RunConfig | None, data: Dataset | Federation | None) -> RunConfig:
-    """The config, with an error that names an argument of a wrong type."""
+def with_objective(config: RunConfig, loss: Loss | None, metrics: Metrics) -> RunConfig:
+    """The config with the objective that `loss` and `metrics` say, registered under a name of its own."""
+    if loss is None and not metrics:
+        return config
+    objective = objective_from(OBJECTIVES[config.local.objective], loss, metrics)
+    if loss is not None:
+        OBJECTIVES[objective.minimised] = objective.inner if isinstance(objective, WithMetrics) else objective
+    OBJECTIVES[objective.name] = objective
+    return updated(config, {"local.objective": objective.name})
+
+
+def resolve_metrics(config: RunConfig, federation: Federation, model: ModuleSource | None) -> None:
+    """Find out what a user's metrics give: one number for all examples, or one for each."""
+    objective = OBJECTIVES[config.local.objective]
+    if not isinstance(objective, WithMetrics):
+        return
+    two = federation.dataset.test.read(np.arange(2) % len(federation.dataset.test))
+    module = make_module(built_in(config, federation) if model is None else model, config.seed)
+    OBJECTIVES[objective.name] = objective.resolved(outputs_for(module, two.inputs), two.targets)
+
+
+def _checked_types(config: RunConfig | None, data: Any) -> tuple[RunConfig, Dataset | Federation | None]:
+    """The config and the data, with an error that names an argument of a wrong type."""
     if config is not None and not isinstance(config, RunConfig):
         raise OptionError(f"config must be a RunConfig, as feddst.configure makes, got {type(config).__name__}")
+    if isinstance(data, tuple) and len(data) == 2:
+        data = Dataset.of(*data)
     if data is not None and not isinstance(data, Dataset | Federation):
-        raise DataError(f"data must be a feddst.Dataset or feddst.Federation, got {type(data).__name__}")
-    return config or RunConfig()
+        raise DataError(
+            f"data must be a feddst.Dataset, a feddst.Federation or a pair (train, test), got {type(data).__name__}"
+        )
+    return config or RunConfig(), data
 
 
 def run_directory(out: str | Path | None, config: RunConfig, resume: bool) -> RunDirectory | None:
@@ -136,5 +180,10 @@ def open_run(
 
 def built_in(config: RunConfig, federation: Federation | RemoteFederation) -> ModuleSource:
     """The network that a config names, for data like these."""
-    shape = tuple(federation.example.shape[1:])
-    return lambda: network(config.model, shape, federation.num_classes)
+    shape = tuple(tensors_of(federation.example)[0].shape[1:])
+    outputs = federation.num_classes
+    if isinstance(federation, Federation):
+        objective, targets = objective_of(config.local), federation.dataset.train.some_targets
+        objective.check_targets(targets, outputs)
+        outputs = objective.outputs_for(targets, outputs)
+    return lambda: network(config.model, shape, outputs)

@@ -309,14 +309,14 @@ def identity_of(model: InitialModel, federation: Federation | RemoteFederation) 
 
 def _with_data(digest: "hashlib.blake2b", dataset: Dataset) -> "hashlib.blake2b":
     """A digest with a data set added; computed once for the same two, since runs share their data."""
-    tensors = dataset.train_images, dataset.train_labels, dataset.test_images, dataset.test_labels
+    parts = dataset.train, dataset.test
     known = _DIGESTS.setdefault(dataset, {})
-    before = digest.digest(), *(tensor._version for tensor in tensors)  # PyTorch counts the writes to a tensor
+    before = digest.digest(), *(version for part in parts for version in part.writes)
     if before not in known:
         digest = digest.copy()
-        for tensor in tensors:
-            digest.update(f"{tuple(tensor.shape)} {tensor.dtype}".encode())
-            digest.update(tensor.contiguous().view(-1).view(torch.uint8).numpy().data)
+        for part in parts:
+            for piece in part.content():
+                digest.update(piece)
         digest.update(f"{dataset.mean} {dataset.std}".encode())
         known[before] = digest
     return known[before].copy()

@@ -10,9 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from feddst.clients.client import Beginning, Client
-from feddst.core import OBJECTIVES, ClientState, Masks, Tensors, count_active, generator, masked
+from feddst.core import ClientState, LocalTraining, Masks, Mean, Tensors, count_active, generator, masked, objective_of
+from feddst.core.batches import call
 from feddst.core.registry import register
 from feddst.core.step import ClientStep, MaskBounds
+from feddst.errors import OptionError
 from feddst.models import load
 from feddst.sparsity import drop_smallest
 from feddst.wire import ClientTask
@@ -82,7 +84,7 @@ def held_out_images(count: int, share: float) -> int:
 
 def _divide(task: ClientTask, share: float) -> tuple[Tensor, Tensor]:
     """The images a client trains on and those it holds out, the same in every round."""
-    count, device = len(task.data), task.examples.inputs.device
+    count, device = len(task.data), task.examples.device
     order = torch.from_numpy(generator(task.seed, "held out", client=task.client).permutation(count))
     out = held_out_images(count, share)
     return order[out:].sort().values.to(device), order[:out].to(device)
@@ -100,10 +102,18 @@ def _accuracy(module: nn.Module, task: ClientTask, images: Tensor) -> float:
         return 0.0
     module.eval()
     with torch.no_grad():
-        objective = OBJECTIVES[task.plan.local.objective]
+        metric = accuracy_of(task.plan.local)
         chunks = [task.examples.at(chunk) for chunk in torch.split(images, 256)]
-        right = [objective.scores(module(chunk.inputs), chunk.labels) for chunk in chunks]
-    return float(torch.cat(right).double().mean())
+        return metric.of(torch.cat([metric.added(call(module, chunk.inputs), chunk.targets) for chunk in chunks]))
+
+
+def accuracy_of(local: LocalTraining) -> Mean:
+    """The accuracy among an objective's metrics; raises `OptionError` if it has none."""
+    objective = objective_of(local)
+    for metric in objective.metrics:
+        if isinstance(metric, Mean) and metric.name == "accuracy":
+            return metric
+    raise OptionError(f"lotteryfl needs an objective with an accuracy, got local.objective {objective.name}")
 
 
 def own_masks(

@@ -103,7 +103,7 @@ def _readjusted(client: Client, step: Readjust, last_batch: Indices) -> Masks:
             return _alone(random_scores(client.masks, *client.draw))
         chosen = torch.from_numpy(grown_by(client, step.growth, last_batch))
         with torch.enable_grad():
-            gradient = client.mean_gradient(chosen.to(client.examples.inputs.device))
+            gradient = client.mean_gradient(chosen.to(client.examples.device))
         return {name: g.abs()[None] for name, g in gradient.items()}
 
     params = {name: value.detach() for name, value in client.params.items()}

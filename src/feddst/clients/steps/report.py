@@ -12,7 +12,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from feddst.clients.client import Client
 from feddst.clients.steps.squares import Squares, gather
-from feddst.core import OBJECTIVES, ClientPlan, LocalTraining, Tensors, generator, minibatches
+from feddst.core import ClientPlan, LocalTraining, Tensors, generator, minibatches, objective_of
+from feddst.core.batches import call, divided
 from feddst.core.minibatches import Indices, balanced
 from feddst.core.registry import register
 from feddst.core.step import ClientStep
@@ -86,8 +87,8 @@ def _tensors(client: Client, report: Report) -> Tensors:
         squares: Squares = client.scratch.get(report.kind, Squares())
         return squares.mean(client.task.sent.broadcast.params)
     batches = [
-        torch.from_numpy(batch).to(examples.inputs.device)
-        for batch in reported_batches(examples.labels.cpu().numpy(), report, local, *client.draw)
+        torch.from_numpy(batch).to(examples.device)
+        for batch in reported_batches(examples.labels, report, local, *client.draw)
     ]
     if report.kind == "hessian-gradient":
         return hessian_gradient(client, batches, report)
@@ -127,11 +128,12 @@ def hessian_gradient(client: Differentiable, batches: Sequence[Tensor], report: 
 
 
 def _loss(module: nn.Module, task: ClientTask, images: Tensor, temperature: float) -> Tensor:
-    """The mean loss on some images, with second derivatives."""
+    """The mean loss on some examples, with second derivatives."""
+    seen = task.examples.at(images)
     # Attention's faster kernels have none; the choice applies to all threads.
     with _ATTENTION, sdpa_kernel(SDPBackend.MATH):
-        outputs = module(task.examples.inputs[images]) / temperature
-    return OBJECTIVES[task.plan.local.objective].loss(outputs, task.examples.labels[images])
+        outputs = divided(call(module, seen.inputs), temperature)
+    return objective_of(task.plan.local).loss(outputs, seen.targets)
 
 
 def _within(name: str, report: Report) -> bool:

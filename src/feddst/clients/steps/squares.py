@@ -35,4 +35,4 @@ class Squares:
 def gather(client: Client, squares: Squares, batch: Indices) -> None:
     """Add the squared gradient of a minibatch, at a client's current weights."""
     client.expose()
-    squares.add(client.mean_gradient(torch.from_numpy(batch).to(client.examples.inputs.device)))
+    squares.add(client.mean_gradient(torch.from_numpy(batch).to(client.examples.device)))

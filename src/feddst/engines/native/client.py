@@ -57,6 +57,15 @@ class NativeClient(Client):
     exposed: bool = False
     outdated: bool = False
 
+    @property
+    def _pixels(self) -> NDArray[np.float32]:
+        assert isinstance(self.examples.inputs, Tensor)
+        return self.examples.inputs.numpy()
+
+    @property
+    def _labels(self) -> NDArray[np.int64]:
+        return self.examples.labels
+
     def begin(self, weights: _native.Weights) -> None:
         """Bring the received weights into the session."""
         self.bench.session.load(weights)
@@ -72,8 +81,8 @@ class NativeClient(Client):
         # One call for all epochs: each call waits for Python's lock when it returns.
         losses = iter(
             self.bench.session.train(
-                self.examples.inputs.numpy(),
-                self.examples.labels.numpy(),
+                self._pixels,
+                self._labels,
                 np.concatenate(batches),
                 [len(batch) for batch in batches],
                 local.lr,
@@ -102,8 +111,8 @@ class NativeClient(Client):
         ]
         masks = {name: torch.empty(self.bench.shapes[name], dtype=torch.bool) for name in step.drop}
         self.bench.session.readjust(
-            self.examples.inputs.numpy(),
-            self.examples.labels.numpy(),
+            self._pixels,
+            self._labels,
             grown_by(self, step.growth, last_batch),
             moves,
             self.bench.beginnings.bytes_of(masks),
@@ -114,9 +123,7 @@ class NativeClient(Client):
         self._load()
         found = self._room()
         arrays = self.bench.beginnings.arrays(found)
-        self.bench.session.mean_gradient(
-            self.examples.inputs.numpy(), self.examples.labels.numpy(), images.numpy(), temperature, *arrays
-        )
+        self.bench.session.mean_gradient(self._pixels, self._labels, images.numpy(), temperature, *arrays)
         for name, value in self.bench.module.named_parameters():
             if not value.requires_grad:
                 found[name].zero_()

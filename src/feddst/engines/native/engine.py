@@ -7,32 +7,33 @@ from functools import partial
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from feddst import _native
 from feddst.clients.exchange import TaskReader, answer
 from feddst.clients.reproducible import reproducible
-from feddst.core import Examples
+from feddst.core import Examples, LocalTraining, objective_of
+from feddst.core.batches import mapped
 from feddst.data import Dataset
-from feddst.engines.base import Engine, EvalTask, Evaluation, Sink
+from feddst.engines.base import Engine, EvalTask, Evaluation, Marked, Sink, evaluation, marked
 from feddst.engines.native.chain import Chain
 from feddst.engines.native.client import Workbench, train_client
 from feddst.engines.native.known import Detour, why_unknown
 from feddst.engines.native.library import chosen_isa
 from feddst.engines.native.team import Task, Team
 from feddst.engines.native.weights import Beginnings
-from feddst.engines.reference import CHUNK, joined
+from feddst.engines.reference import CHUNK
 from feddst.wire import ClientResult, ClientTask
 
 
 class NativeEngine(Engine):
     """Trains and evaluates the module that `chain` was read from, without changing that module."""
 
-    def __init__(self, module: nn.Module, chain: Chain, dataset: Dataset, workers: int) -> None:
+    def __init__(self, module: nn.Module, chain: Chain, dataset: Dataset, workers: int, local: LocalTraining) -> None:
         self._module = module
         self._chain = chain
         self._dataset = dataset
+        self._objective = objective_of(local)
         self._isa = chosen_isa()
         self._network = _native.Network(chain.shape, chain.layers)
         self._beginnings = Beginnings(chain, self._network)
@@ -49,11 +50,11 @@ class NativeEngine(Engine):
 
     def evaluate(self, tasks: Sequence[EvalTask]) -> list[Evaluation]:
         handed_out = [self._chunks(task) for task in tasks]
-        marks: dict[int, tuple[Tensor, float]] = {}
+        marks: dict[int, Marked] = {}
         with reproducible():
             self._team.share([chunk for chunks in handed_out for chunk in chunks], marks.__setitem__)
         in_order = iter([marks[i] for i in range(len(marks))])
-        return [joined([next(in_order) for _ in chunks]) for chunks in handed_out]
+        return [evaluation([next(in_order) for _ in chunks]) for chunks in handed_out]
 
     def close(self) -> None:
         for session in self._sessions:
@@ -70,23 +71,26 @@ class NativeEngine(Engine):
         return bench
 
     def _answer(self, reader: TaskReader, task: ClientTask) -> ClientResult:
-        found = task.data.load()
-        examples = Examples(found.inputs.to(torch.float32).contiguous(), found.labels.contiguous())
-        return answer(reader.read(task, examples), partial(train_client, self._bench()))
+        read = reader.read(task)
+        found = read.data.load(read.draw)
+        assert isinstance(found.inputs, Tensor)
+        examples = Examples(found.inputs.to(torch.float32).contiguous(), mapped(Tensor.contiguous, found.targets))
+        return answer(read.with_data(examples), partial(train_client, self._bench()))
 
-    def _chunks(self, task: EvalTask) -> list[Task[tuple[Tensor, float]]]:
+    def _chunks(self, task: EvalTask) -> list[Task[Marked]]:
         """The parts of a task."""
         masks = {name: task.params[name] != 0 for name in self._chain.weights}
         weights = self._beginnings.weights(self._beginnings.structure(masks), task.params)
-        images = torch.arange(len(self._dataset.test_labels)) if task.images is None else task.images
+        images = torch.arange(len(self._dataset.test)) if task.images is None else task.images
         return [partial(self._mark, weights, chunk) for chunk in torch.split(images, CHUNK)]
 
-    def _mark(self, weights: _native.Weights, chunk: Tensor) -> tuple[Tensor, float]:
-        """Which of the test images at these indices a model gets right, and the sum of their losses."""
+    def _mark(self, weights: _native.Weights, chunk: Tensor) -> Marked:
+        """What a model gives for the test examples at these indices."""
         session = self._bench().session
         session.load(weights)
-        inputs = self._dataset.inputs(self._dataset.test_images[chunk]).contiguous()
+        seen = self._dataset.test.read(chunk.numpy())
+        assert isinstance(seen.inputs, Tensor)
+        inputs = seen.inputs.contiguous()
         outputs = np.empty((len(chunk), self._network.outputs), dtype=np.float32)
         session.scores(inputs.numpy(), outputs)
-        scores, labels = torch.from_numpy(outputs), self._dataset.test_labels[chunk]
-        return scores.argmax(dim=1) == labels, float(F.cross_entropy(scores, labels, reduction="sum"))
+        return marked(self._objective, torch.from_numpy(outputs), seen.targets)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from feddst.core import LocalTraining, objective_of
 from feddst.data import Dataset
 from feddst.engines.base import Engine, EvalTask, Evaluation, Sink
 from feddst.engines.native.chain import read_chain
@@ -17,7 +18,7 @@ from feddst.engines.stacked.evaluator import StackedEvaluator
 from feddst.engines.stacked.flat import Flat
 from feddst.engines.stacked.model_stack import Trainer
 from feddst.engines.stacked.partial import PartialSums
-from feddst.engines.stacked.slots import Images, alike, placed
+from feddst.engines.stacked.slots import Images, alike, on_device
 from feddst.engines.stacked.trainer import StackedTrainer
 from feddst.engines.stacked.vmapped import VmapTrainer
 from feddst.errors import UnsupportedModelError
@@ -36,7 +37,16 @@ class StackedEngine(Engine):
     Raises `UnsupportedModelError` for modules it cannot stack.
     """
 
-    def __init__(self, module: nn.Module, dataset: Dataset, device: torch.device, models: int, *, exact: bool) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        dataset: Dataset,
+        device: torch.device,
+        models: int,
+        local: LocalTraining,
+        *,
+        exact: bool,
+    ) -> None:
         for name, value in module.named_parameters():
             if value.dtype != torch.float32:
                 raise UnsupportedModelError(f"{name} is {value.dtype}, models are stacked in torch.float32 only")
@@ -46,11 +56,11 @@ class StackedEngine(Engine):
         self._models = models
         self._flat = Flat({name: tuple(value.shape) for name, value in module.named_parameters()})
         self._columns = Columns(self._flat, device)
-        images = Images(placed(dataset, dataset.train_images, device), dataset.train_labels.to(device))
+        images = on_device(dataset.train, device)
         trainer: Trainer = VmapTrainer(module, self._flat, images)
         graphs = _graphs(module, self._flat, images, trainer, exact) if device.type == "cuda" else None
         self._trainer = StackedTrainer(module, self._flat, images, graphs or trainer)
-        self._evaluator = StackedEvaluator(module, dataset, device, graphs)
+        self._evaluator = StackedEvaluator(module, dataset, device, objective_of(local), graphs)
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
         if self._stream is not None:
             torch.cuda.synchronize(device)

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from feddst.core import Objective
 from feddst.data import Dataset
-from feddst.engines.base import EvalTask, Evaluation
-from feddst.engines.stacked.slots import placed
+from feddst.engines.base import EvalTask, Evaluation, Marked, evaluation, marked
+from feddst.engines.stacked.slots import on_device
 
 CHUNK = 2500
 """Test images in one forward pass."""
@@ -27,10 +27,13 @@ class Scoring(Protocol):
 class StackedEvaluator:
     """Evaluates models: together if possible, else one after another."""
 
-    def __init__(self, module: nn.Module, dataset: Dataset, device: torch.device, together: Scoring | None) -> None:
+    def __init__(
+        self, module: nn.Module, dataset: Dataset, device: torch.device, objective: Objective, together: Scoring | None
+    ) -> None:
         self._module = module
-        self._inputs = placed(dataset, dataset.test_images, device)
-        self._labels = dataset.test_labels.to(device)
+        self._objective = objective
+        tests = on_device(dataset.test, device)
+        self._inputs, self._labels = tests.inputs, tests.labels
         self._together = together
 
     def evaluate(self, tasks: Sequence[EvalTask]) -> list[Evaluation]:
@@ -43,15 +46,11 @@ class StackedEvaluator:
 
     def _all(self, together: Scoring, tasks: Sequence[EvalTask]) -> list[Evaluation]:
         """Models on all test images."""
-        right: list[Tensor] = []
-        losses = torch.zeros(len(tasks), device=self._labels.device)
+        chunks: list[list[Marked]] = [[] for _ in tasks]
         for chunk in torch.split(torch.arange(len(self._labels), device=self._labels.device), CHUNK):
-            scores = together.scores(tasks, self._inputs, chunk)
-            labels = self._labels[chunk].expand(len(tasks), -1)
-            right.append(scores.argmax(dim=2) == labels)
-            losses += F.cross_entropy(scores.transpose(1, 2), labels, reduction="none").sum(1)
-        correct, total = torch.cat(right, dim=1).cpu(), losses.tolist()
-        return [Evaluation(mine, loss / len(mine)) for mine, loss in zip(correct, total, strict=True)]
+            for mine, outputs in zip(chunks, together.scores(tasks, self._inputs, chunk), strict=True):
+                mine.append(marked(self._objective, outputs, self._labels[chunk]))
+        return [evaluation(mine) for mine in chunks]
 
     def _alone(self, task: EvalTask) -> Evaluation:
         device = self._labels.device
@@ -61,10 +60,8 @@ class StackedEvaluator:
         with torch.no_grad():
             found = [self._chunk(tensors, chunk) for chunk in torch.split(images, CHUNK)]
         self._module.train()
-        correct = torch.cat([right for right, _ in found]).cpu()
-        return Evaluation(correct, float(torch.stack([loss for _, loss in found]).sum()) / len(correct))
+        return evaluation(found)
 
-    def _chunk(self, tensors: dict[str, Tensor], chunk: Tensor) -> tuple[Tensor, Tensor]:
+    def _chunk(self, tensors: dict[str, Tensor], chunk: Tensor) -> Marked:
         outputs = functional_call(self._module, tensors, (self._inputs[chunk],))
-        labels = self._labels[chunk]
-        return outputs.argmax(dim=1) == labels, F.cross_entropy(outputs, labels, reduction="sum")
+        return marked(self._objective, outputs, self._labels[chunk])

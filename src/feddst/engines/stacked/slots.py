@@ -3,12 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from feddst.core import ClientData, ClientPlan, Examples
+from feddst.core.examples import Draw
 from feddst.core.minibatches import Indices, cuts, orders
-from feddst.data import Dataset
+from feddst.data import Records
+from feddst.errors import UnsupportedModelError
 from feddst.wire import ClientTask
 
 PIECE = 5000
@@ -28,18 +31,26 @@ class Images:
         return Examples(self.inputs[here], self.labels[here])
 
 
-def placed(dataset: Dataset, images: Tensor, device: torch.device) -> Tensor:
-    """Inputs for a network on a device, from many images as a data set stores them.
+def on_device(records: Records, device: torch.device) -> Images:
+    """All records on a device.
 
     They are computed on the CPU, whose divisions differ from a GPU's in the last bits, and some at a time.
     """
+    if not records.fixed:
+        raise UnsupportedModelError("the data are read as they are needed, and may change each time")
     if device.type == "cpu":
-        return dataset.inputs(images)
-    first = dataset.inputs(images[:1])
-    inputs = torch.empty(len(images), *first.shape[1:], dtype=first.dtype, device=device)
-    for some, piece in zip(torch.split(inputs, PIECE), torch.split(images, PIECE), strict=True):
-        some.copy_(dataset.inputs(piece))
-    return inputs
+        return Images(*_tensors(records.read()))
+    pieces = [
+        records.read(np.arange(start, min(start + PIECE, len(records)))) for start in range(0, len(records), PIECE)
+    ]
+    inputs, targets = zip(*(_tensors(piece.to(device)) for piece in pieces), strict=True)
+    return Images(torch.cat(inputs), torch.cat(targets))
+
+
+def _tensors(examples: Examples) -> tuple[Tensor, Tensor]:
+    if not isinstance(examples.inputs, Tensor) or not isinstance(examples.targets, Tensor):
+        raise UnsupportedModelError("there are several inputs")
+    return examples.inputs, examples.targets
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +62,7 @@ class Rows(ClientData):
     def __len__(self) -> int:
         return len(self.rows)
 
-    def load(self) -> Examples:
+    def load(self, draw: Draw | None = None) -> Examples:
         raise TypeError("these are loaded already")
 
     @property

@@ -1,0 +1,391 @@
+"""Records: examples of a data set that are read by their positions, from tensors or from a `Dataset` of PyTorch."""
+
+import random
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from feddst.core import Examples
+from feddst.core.batches import Batch, joined, length, mapped, rows, tensors_of
+from feddst.core.examples import Draw
+from feddst.core.keys import generator
+from feddst.data.progress import Meter
+from feddst.errors import DataError
+
+Indices = npt.NDArray[np.int64]
+Augment = Callable[[Batch], Batch]
+"""Changes a client's inputs, at random if it likes: it is called once a round."""
+
+_RANDOM = threading.RLock()
+_SAMPLED = 16
+"""How many records are read to tell one data set from another, where reading all takes too long."""
+
+
+class Records(ABC):
+    """Examples, by position. `targets` are all targets."""
+
+    targets: Batch
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many there are."""
+
+    @abstractmethod
+    def read(self, index: Indices | None = None, draw: Draw | None = None) -> Examples:
+        """The examples at these positions, or all, as a network takes them in.
+
+        Random changes follow from `draw`, that is from the seed, the round and the client; without it none are made,
+        or always the same ones.
+        """
+
+    @property
+    def some_targets(self) -> Batch:
+        """All targets if they are known, else the first ones."""
+        return self.targets
+
+    @abstractmethod
+    def taken(self, index: Indices) -> "Records":
+        """The records at these positions."""
+
+    @abstractmethod
+    def content(self) -> Iterator[bytes]:
+        """Bytes for a digest of the records: different records give different ones, nearly always."""
+
+    @property
+    def writes(self) -> tuple[int, ...]:
+        """How often its tensors have been written to, as PyTorch counts it."""
+        return ()
+
+    @property
+    def fixed(self) -> bool:
+        """Whether an example is the same each time it is read."""
+        return True
+
+
+@dataclass(frozen=True, eq=False)
+class StoredRecords(Records):
+    """Records in memory, as they are stored: a network takes them in as `as_inputs` makes them.
+
+    `mean` and `std` (one number a channel, or empty) normalise uint8 images. `augment` changes a client's inputs.
+    """
+
+    inputs: Batch
+    targets: Batch
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    augment: Augment | None = None
+
+    def __len__(self) -> int:
+        return length(self.targets)
+
+    def read(self, index: Indices | None = None, draw: Draw | None = None) -> Examples:
+        here = slice(None) if index is None else torch.from_numpy(index)
+        return Examples(self.changed(self.prepared(rows(self.inputs, here)), draw), rows(self.targets, here))
+
+    def prepared(self, stored: Batch) -> Batch:
+        """A network's inputs for some of the stored ones."""
+        return mapped(lambda value: as_inputs(value, self.mean, self.std), stored)
+
+    def changed(self, inputs: Batch, draw: Draw | None) -> Batch:
+        """A client's inputs after the augmentation, if there is one."""
+        if self.augment is None or draw is None:
+            return inputs
+        with drawing() as begin:
+            begin("augmentation", *draw)
+            return self.augment(inputs)
+
+    def taken(self, index: Indices) -> "StoredRecords":
+        here = torch.from_numpy(index)
+        return StoredRecords(rows(self.inputs, here), rows(self.targets, here), self.mean, self.std, self.augment)
+
+    def content(self) -> Iterator[bytes]:
+        for tensor in (*tensors_of(self.inputs), *tensors_of(self.targets)):
+            yield f"{tuple(tensor.shape)} {tensor.dtype}".encode()
+            yield tensor.contiguous().view(-1).view(torch.uint8).numpy().data  # type: ignore[misc]
+
+    @property
+    def writes(self) -> tuple[int, ...]:
+        return tuple(tensor._version for tensor in (*tensors_of(self.inputs), *tensors_of(self.targets)))
+
+    @property
+    def fixed(self) -> bool:
+        return self.augment is None
+
+
+Collate = Callable[[Sequence[Any]], Any]
+"""Makes a batch of several items, as a `DataLoader`'s `collate_fn` does."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReadRecords(Records):
+    """Records that are read from a map-style `torch.utils.data.Dataset` when they are needed, with its transforms.
+
+    An item is (inputs, target). `split` takes an item of another form apart; `collate` makes a batch of several items.
+    Whatever a transform draws from `random`, NumPy or PyTorch follows from the seed, the round, the client and the
+    item's position. `known` are the targets, if they are known without reading every item.
+    """
+
+    source: Any
+    split: Callable[[Any], tuple[Any, Any]]
+    name: str = "data"
+    collate: Collate | None = None
+    known: Batch | None = None
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def read(self, index: Indices | None = None, draw: Draw | None = None) -> Examples:
+        wanted = np.arange(len(self)) if index is None else index
+        items = self._items(wanted, draw)
+        if self.collate is not None:
+            inputs, targets = self.split(self.collate(items))
+            return Examples(_numbers(inputs), as_targets(_numbers(targets)))
+        pairs = [self.split(item) for item in items]
+        return Examples(
+            self._stacked("inputs", wanted, [inputs for inputs, _ in pairs]),
+            as_targets(self._stacked("targets", wanted, [target for _, target in pairs])),
+        )
+
+    @cached_property
+    def targets(self) -> Batch:  # type: ignore[override]
+        if self.known is not None:
+            return self.known
+        found: list[Batch] = []
+        with Meter(f"reading {self.name}", len(self)) as meter:
+            for start in range(0, len(self), 256):
+                found.append(self.read(np.arange(start, min(start + 256, len(self)))).targets)
+                meter.update(length(found[-1]))
+        return joined(found)
+
+    @property
+    def some_targets(self) -> Batch:
+        if self.known is not None or "targets" in vars(self):
+            return self.targets
+        return self.read(np.arange(min(_SAMPLED, len(self)))).targets
+
+    def taken(self, index: Indices) -> "Records":
+        return TakenRecords(self, index)
+
+    def content(self) -> Iterator[bytes]:
+        yield f"{len(self)} {type(self.source).__name__}".encode()
+        some = np.unique(np.linspace(0, len(self) - 1, min(_SAMPLED, len(self))).astype(np.int64))
+        found = self.read(some)
+        yield from StoredRecords(found.inputs, found.targets).content()
+
+    @property
+    def fixed(self) -> bool:
+        return False  # nobody knows
+
+    def _items(self, index: Indices, draw: Draw | None) -> list[Any]:
+        seed, round, client = draw or (0, 0, 0)
+        items = []
+        with drawing() as begin:
+            for place in index.tolist():
+                begin(f"item {place}", seed, round, client)
+                items.append(self._item(place))
+        return items
+
+    def _item(self, place: int) -> Any:
+        try:
+            return self.source[place]
+        except Exception as error:
+            reason = (str(error).splitlines() or [""])[0]
+            raise DataError(f"{self.name}: item {place} cannot be read: {type(error).__name__}: {reason}") from error
+
+    def _stacked(self, what: str, index: Indices, values: Sequence[Any]) -> Batch:
+        found = [
+            _numbers(value, f"{self.name}: item {place}: {what}") for place, value in zip(index, values, strict=True)
+        ]
+        first = [(tuple(one.shape), one.dtype) for one in tensors_of(found[0])]
+        for place, batch in zip(index, found, strict=True):
+            form = [(tuple(one.shape), one.dtype) for one in tensors_of(batch)]
+            if form != first or type(batch) is not type(found[0]):
+                raise DataError(
+                    f"{self.name}: {what} of item {place} are {_form(batch)}, but those of item {index[0]} are "
+                    f"{_form(found[0])}; give the data set a transform that makes them alike, or a DataLoader with a "
+                    "collate_fn"
+                )
+        return joined([mapped(lambda value: value[None], batch) for batch in found])
+
+
+@dataclass(frozen=True, eq=False)
+class TakenRecords(Records):
+    """Some records of others."""
+
+    whole: Records
+    index: Indices
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def read(self, index: Indices | None = None, draw: Draw | None = None) -> Examples:
+        return self.whole.read(self.index if index is None else self.index[index], draw)
+
+    @property
+    def targets(self) -> Batch:  # type: ignore[override]
+        return rows(self.whole.targets, torch.from_numpy(self.index))
+
+    @property
+    def some_targets(self) -> Batch:
+        return self.read(np.arange(min(_SAMPLED, len(self)))).targets if not self.fixed else self.targets
+
+    def taken(self, index: Indices) -> Records:
+        return TakenRecords(self.whole, self.index[index])
+
+    def content(self) -> Iterator[bytes]:
+        yield from self.whole.content()
+        yield self.index.tobytes()
+
+    @property
+    def fixed(self) -> bool:
+        return self.whole.fixed
+
+
+@dataclass(frozen=True, eq=False)
+class ChainedRecords(Records):
+    """Several records, one after another."""
+
+    parts: Sequence[Records]
+    starts: Indices = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "starts", np.cumsum([0, *map(len, self.parts)]))
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    def read(self, index: Indices | None = None, draw: Draw | None = None) -> Examples:
+        wanted = np.arange(len(self)) if index is None else index
+        owner = np.searchsorted(self.starts, wanted, side="right") - 1
+        found, order = list[Examples](), list[Indices]()
+        for part in np.unique(owner):
+            here = np.flatnonzero(owner == part)
+            found.append(self.parts[part].read(wanted[here] - self.starts[part], draw))
+            order.append(here)
+        back = torch.from_numpy(np.argsort(np.concatenate(order), kind="stable"))
+        whole = Examples(joined([one.inputs for one in found]), joined([one.targets for one in found]))
+        return whole.at(back)
+
+    @property
+    def targets(self) -> Batch:  # type: ignore[override]
+        return joined([part.targets for part in self.parts])
+
+    @property
+    def some_targets(self) -> Batch:
+        return joined([part.some_targets for part in self.parts])
+
+    def taken(self, index: Indices) -> Records:
+        return TakenRecords(self, index)
+
+    def content(self) -> Iterator[bytes]:
+        for part in self.parts:
+            yield from part.content()
+
+    @property
+    def fixed(self) -> bool:
+        return all(part.fixed for part in self.parts)
+
+
+def chained(parts: Sequence[Records]) -> Records:
+    """Several records as one; in memory if all of them are, and are read alike."""
+    first = parts[0]
+    if isinstance(first, StoredRecords) and all(
+        isinstance(part, StoredRecords)
+        and (part.mean, part.std, part.augment) == (first.mean, first.std, first.augment)
+        for part in parts
+    ):
+        stored = [part for part in parts if isinstance(part, StoredRecords)]
+        inputs, targets = joined([part.inputs for part in stored]), joined([part.targets for part in stored])
+        return StoredRecords(inputs, targets, first.mean, first.std, first.augment)
+    return ChainedRecords(parts)
+
+
+def as_inputs(stored: Tensor, mean: Sequence[float] = (), std: Sequence[float] = ()) -> Tensor:
+    """A network's inputs: uint8 is scaled to [0, 1] and normalised, other floats and booleans become float32.
+
+    Other integers, which may be tokens, are unchanged.
+    """
+    if stored.dtype.is_floating_point or stored.dtype == torch.bool:
+        return stored.float()
+    if stored.dtype != torch.uint8:
+        return stored
+    scaled = stored.float().div_(255)
+    if mean:
+        shape = (-1, *[1] * (stored.ndim - 2))
+        scaled.sub_(torch.tensor(tuple(mean), device=stored.device).view(shape))
+        scaled.div_(torch.tensor(tuple(std), device=stored.device).view(shape))
+    return scaled
+
+
+def as_targets(targets: Batch) -> Batch:
+    """Targets in the precision that they are compared in: integers int64, other numbers float32."""
+    return mapped(
+        lambda value: value.float() if value.is_floating_point() or value.dtype == torch.bool else value.long(), targets
+    )
+
+
+@contextmanager
+def drawing() -> Iterator[Callable[[str, int, int, int], None]]:
+    """Within this, `random`, NumPy's and PyTorch's own numbers follow from what is given to the function.
+
+    Afterwards they go on as before.
+    """
+    with _RANDOM:
+        before = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
+        try:
+            yield _begin_to_draw
+        finally:
+            random.setstate(before[0])
+            np.random.set_state(before[1])  # noqa: NPY002
+            torch.set_rng_state(before[2])
+
+
+def _begin_to_draw(purpose: str, seed: int, round: int, client: int) -> None:
+    words = generator(seed, purpose, round, client).integers(0, 2**32, 3).tolist()
+    random.seed(words[0])
+    np.random.seed(words[1])  # noqa: NPY002
+    torch.default_generator.manual_seed(words[2])
+
+
+def _numbers(value: Any, what: str = "the data") -> Batch:
+    """A value of an item as tensors, the inputs of several arguments each by itself."""
+    if isinstance(value, Mapping):
+        return {str(name): _tensor(one, f"{what} {name!r}") for name, one in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_tensor(one, what) for one in value)
+    return _tensor(value, what)
+
+
+def _tensor(value: Any, what: str) -> Tensor:
+    found = _as_tensor(value, what)
+    return as_inputs(found)
+
+
+def _as_tensor(value: Any, what: str) -> Tensor:
+    if isinstance(value, Tensor):
+        return value.detach().cpu()
+    if hasattr(value, "getbands"):  # an image of Pillow's
+        pixels = torch.from_numpy(np.array(value))
+        return pixels[None] if pixels.dim() == 2 else pixels.movedim(-1, 0)
+    if isinstance(value, bool | int | float | list | np.generic | np.ndarray):
+        try:
+            found = np.asarray(value)
+            if found.dtype.kind in "biuf":
+                return torch.from_numpy(np.require(found, requirements=["C", "W"]).copy())
+        except ValueError:
+            pass
+    given = f"text {value[:20]!r}" if isinstance(value, str) else type(value).__name__
+    raise DataError(f"{what} must be numbers (a tensor, an array, an image, a number), got {given}")
+
+
+def _form(batch: Batch) -> str:
+    return ", ".join(f"{str(one.dtype).removeprefix('torch.')} {list(one.shape)}" for one in tensors_of(batch))
