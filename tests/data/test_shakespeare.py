@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from feddst.data import shakespeare
-from feddst.data.shakespeare import BUNDLED, CLASSES, LETTERS, PADDING, UNKNOWN, WINDOW, Roles, encoded, roles, windows
+from feddst.data.shakespeare import BUNDLED, LETTERS, PADDING, UNKNOWN, VOCABULARY, WINDOW, Roles, encoded, roles, windows
 from feddst.errors import DataError
 
 
@@ -28,7 +28,7 @@ def test_the_characters_are_leafs() -> None:
     assert len(LETTERS) == len(set(LETTERS)) == UNKNOWN == 80
     assert (LETTERS[0], LETTERS[1], LETTERS[-1]) == ("\n", " ", "}")
     assert encoded("\n !é").tolist() == [0, 1, 2, 80]
-    assert len(set(CLASSES)) == 81
+    assert len(set(VOCABULARY)) == 81
 
 
 @pytest.mark.parametrize("length", [2, 80, 81, 82, 161, 162])

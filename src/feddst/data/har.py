@@ -21,8 +21,11 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from feddst.data.archives import members
+from feddst.data.dataset import Dataset
+from feddst.data.records import StoredRecords
 from feddst.data.tables import Table, load_tables
 from feddst.errors import DataError
 
@@ -78,6 +81,16 @@ class _Window(NamedTuple):
     recording: int
     start: int
     label: int
+
+
+def load_har(root: Path | None) -> Dataset:
+    """Windows float32 [n, 6, LENGTH] and what was done, one of twelve activities; owners are people."""
+    found = people(root)
+    train, test = (
+        StoredRecords(torch.from_numpy(part.inputs), torch.from_numpy(part.targets))
+        for part in (found.train, found.test)
+    )
+    return Dataset("har", train, test, ACTIVITIES, owners=(found.train.owners, found.test.owners))
 
 
 def people(root: Path | None) -> People:

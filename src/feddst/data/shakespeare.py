@@ -14,8 +14,11 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
+from feddst.data.dataset import Dataset
 from feddst.data.mnist import BUNDLED
+from feddst.data.records import StoredRecords
 from feddst.errors import DataError
 
 PACKED = BUNDLED / "shakespeare.txt.xz"
@@ -27,7 +30,7 @@ LETTERS = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmn
 """LEAF's 80 characters, by number."""
 UNKNOWN = len(LETTERS)
 """The number of every other character."""
-CLASSES = (*({"\n": "newline", " ": "space"}.get(letter, letter) for letter in LETTERS), "unknown")
+VOCABULARY = (*({"\n": "newline", " ": "space"}.get(letter, letter) for letter in LETTERS), "unknown")
 
 WINDOW = 80
 """Characters that a network reads at once."""
@@ -55,6 +58,16 @@ class Roles:
     names: tuple[str, ...]
     train: Windows
     test: Windows
+
+
+def load_shakespeare() -> Dataset:
+    """Windows int32 [n, WINDOW] and the character after each of their positions, int64 [n, WINDOW]; owners are roles."""
+    found = roles()
+    train, test = (
+        StoredRecords(torch.from_numpy(part.inputs.astype(np.int32)), torch.from_numpy(part.targets))
+        for part in (found.train, found.test)
+    )
+    return Dataset("shakespeare", train, test, owners=(found.train.owners, found.test.owners), vocabulary=VOCABULARY)
 
 
 def roles(path: Path = PACKED, fewest: int = FEWEST) -> Roles:

@@ -10,9 +10,11 @@ from feddst.data.config import SOURCES, DataConfig, DataSource
 from feddst.data.dataset import Dataset
 from feddst.data.federation import Federation
 from feddst.data.folders import load_folder
+from feddst.data.har import load_har
 from feddst.data.idx import FASHION, FASHION_PLACE, load_idx
 from feddst.data.mnist import load_mnist
 from feddst.data.partition import split
+from feddst.data.shakespeare import load_shakespeare
 from feddst.errors import DataError, OptionError
 
 
@@ -129,6 +131,26 @@ class Cifar100(DataSource):
 
     def load(self, config: DataConfig) -> Dataset:
         return load_cifar(CIFAR100, data_directory(config))
+
+
+@register
+class Shakespeare(DataSource):
+    """In the package."""
+
+    name = "shakespeare"
+
+    def load(self, config: DataConfig) -> Dataset:
+        return load_shakespeare()
+
+
+@register
+class Har(DataSource):
+    """Found on the disk, or in an installed package."""
+
+    name = "har"
+
+    def load(self, config: DataConfig) -> Dataset:
+        return load_har(_place(config) if config.root else None)
 
 
 @register

@@ -39,7 +39,7 @@ def inputs_from(dataset: Dataset) -> Inputs:
         data=dataset.name,
         shape=tuple(example.shape[1:]),
         dtype=str(example.dtype).removeprefix("torch."),
-        classes=dataset.classes,
+        classes=dataset.classes or dataset.vocabulary,
         pixels=isinstance(stored, Tensor) and stored.dtype == torch.uint8,
         mean=dataset.mean,
         std=dataset.std,

@@ -93,8 +93,8 @@ def anatomy_of(config: RunConfig) -> Anatomy:
     """The network of a run before its first round. Nothing is trained, measured or downloaded for this."""
     config = with_pins(config)
     wanted, sizes = config.model, sizes_of(config.data)
-    module = make_module(lambda: network(wanted, sizes.shape, sizes.classes), config.seed)
-    example = torch.zeros(1, *sizes.shape)
+    module = make_module(lambda: network(wanted, sizes.shape, sizes.classes, sizes.dtype), config.seed)
+    example = torch.zeros(1, *sizes.shape, dtype=sizes.dtype)
     check_fit(module, example, None, objective_of(config.local), sizes.classes)
     model = initial_model(module, prunable=wanted.prunable, dense=wanted.dense)
     method = make_method(config)
@@ -115,7 +115,7 @@ def anatomy_of(config: RunConfig) -> Anatomy:
         )
         for name, value in model.params.items()
     )
-    name = network_name(wanted, sizes.shape, sizes.classes)
+    name = network_name(wanted, sizes.shape, sizes.classes, sizes.dtype)
     return Anatomy(name, sizes, parts, tuple(_notes(method, state, model.layers)))
 
 

@@ -180,10 +180,10 @@ def open_run(
 
 def built_in(config: RunConfig, federation: Federation | RemoteFederation) -> ModuleSource:
     """The network that a config names, for data like these."""
-    shape = tuple(tensors_of(federation.example)[0].shape[1:])
+    example = tensors_of(federation.example)[0]
     outputs = federation.num_classes
     if isinstance(federation, Federation):
         objective, targets = objective_of(config.local), federation.dataset.train.some_targets
         objective.check_targets(targets, outputs)
         outputs = objective.outputs_for(targets, outputs)
-    return lambda: network(config.model, shape, outputs)
+    return lambda: network(config.model, tuple(example.shape[1:]), outputs, example.dtype)
