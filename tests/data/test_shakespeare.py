@@ -8,7 +8,18 @@ import numpy as np
 import pytest
 
 from feddst.data import shakespeare
-from feddst.data.shakespeare import BUNDLED, LETTERS, PADDING, UNKNOWN, VOCABULARY, WINDOW, Roles, encoded, roles, windows
+from feddst.data.shakespeare import (
+    BUNDLED,
+    LETTERS,
+    PADDING,
+    UNKNOWN,
+    VOCABULARY,
+    WINDOW,
+    Roles,
+    encoded,
+    roles,
+    windows,
+)
 from feddst.errors import DataError
 
 

@@ -1,5 +1,7 @@
 """Any module: what is prunable, what stays dense, and how its tensors go in and out."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -12,6 +14,7 @@ from feddst.models import (
     initial_model,
     load,
     make_module,
+    multiply_adds,
     network,
     prunable_layers,
 )
@@ -165,3 +168,43 @@ def test_frozen_weights_are_not_pruned() -> None:
     assert [layer.name for layer in prunable_layers(module)] == ["1.weight"]
     with pytest.raises(ModelError, match=r"model\.prunable names 0\.weight, which is frozen"):
         prunable_layers(module, prunable=["0"])
+
+
+class Tied(nn.Module):
+    """One weight that an embedding looks up, and an output layer multiplies by; the first one's name is kept."""
+
+    def __init__(self, first: str = "embedding") -> None:
+        super().__init__()
+        layers = {"embedding": nn.Embedding(5, 4), "middle": nn.Linear(4, 4), "output": nn.Linear(4, 5)}
+        for name in (first, *(name for name in layers if name != first)):
+            self.add_module(name, layers[name])
+        self.output.weight = self.embedding.weight  # type: ignore[union-attr, assignment]
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.output(self.middle(self.embedding(x)).mean(dim=1))
+
+
+@pytest.mark.parametrize("first", ["embedding", "output"])
+def test_a_shared_weight_is_one_parameter(first: str) -> None:
+    """An embedding stays dense, whatever shares its weight, unless it is named: by any of its names."""
+    module, kept = Tied(first), f"{first}.weight"
+    assert set(initial_model(module).params) == {kept, "output.bias", "middle.weight", "middle.bias"}
+    assert names(module) == ["middle.weight"]
+    assert dense_reasons(module)[kept] == "an embedding"
+    for pattern in ("embedding", "output", "output.weight"):
+        assert names(module, prunable=(pattern,)) == [kept]
+        assert names(module, prunable=("*",), dense=(pattern,)) == ["middle.weight"]
+
+
+def test_a_weight_that_linear_layers_share_is_prunable_and_multiplied_by_each() -> None:
+    module = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    module[1].weight = module[0].weight
+    assert names(module) == ["0.weight"]
+    assert multiply_adds(module, torch.zeros(1, 3)) == {"0.weight": 2 * 9}
+
+
+def test_a_shared_weight_is_loaded_once_for_all() -> None:
+    module, other = Tied(), Tied()
+    source = initial_model(other)
+    load(module, source.params, source.buffers)
+    assert torch.equal(module.get_parameter("output.weight"), other.get_parameter("embedding.weight"))
