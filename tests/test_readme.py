@@ -17,4 +17,4 @@ def test_the_python_example(capsys: pytest.CaptureFixture[str]) -> None:
     assert names["result"].summary.best > 0.8
     assert "% with 20% of the weights" in capsys.readouterr().out
     right = names["scores"].argmax(dim=1) == names["data"].test_labels
-    assert right.float().mean().item() == pytest.approx(names["result"].rows[-1].accuracy_global)
+    assert right.float().mean().item() == pytest.approx(names["result"].rows[-1].score_global)

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from benchmarks.gpu.jobs import LOCAL, STEPS, GpuJob
 from benchmarks.gpu.rivals import OneByOne, Rival, SideBySide, grouped_gradients, vmap_gradients
+from feddst.core import Examples
 from feddst.engines.native.chain import read_chain
 from feddst.engines.stacked.flat import Flat
 from feddst.engines.stacked.lockstep import Lockstep
 from feddst.engines.stacked.model_stack import Trainer
-from feddst.engines.stacked.slots import Images
 from feddst.engines.stacked.vmapped import VmapTrainer
 
 RivalName = Literal["single", "vmap", "grouped"]
@@ -67,7 +67,7 @@ class Ours:
         for name, view in self._flat.views(self._stack.theta).items():
             view.copy_(self._job.params[name])
         self._stack.received.copy_(self._stack.theta)
-        self._stack.velocity.zero_()
+        self._stack.forget(["velocity"])
 
     def steps(self, count: int) -> None:
         lengths = np.full((count, self._job.models), self._job.images, dtype=np.int64)
@@ -128,6 +128,6 @@ def make_contestant(name: RunnerName, job: GpuJob, *, exact: bool) -> Contestant
 def _graph_trainer(job: GpuJob, flat: Flat, exact: bool) -> Trainer:
     from feddst.engines.stacked.graphed import GraphTrainer  # needs Triton, which is where CUDA is
 
-    images = Images(job.inputs, job.labels)
+    images = Examples(job.inputs, job.labels)
     chain = read_chain(copy.deepcopy(job.module).cpu(), tuple(job.inputs.shape[1:]))
     return GraphTrainer(chain, flat, images, exact=exact, fallback=VmapTrainer(job.module, flat, images))

@@ -6,6 +6,7 @@
 """
 
 from feddst import early_interrupt, logs  # noqa: F401  the first one before all that takes long to import
+from feddst.clients import optimizers
 from feddst.core import register
 from feddst.data import Dataset, Federation
 from feddst.errors import FeddstError
@@ -33,6 +34,7 @@ __all__ = [
     "export",
     "load",
     "logs",
+    "optimizers",
     "register",
     "run",
 ]

@@ -45,7 +45,7 @@ def test_the_optimizer_by_hand(code_page: Callable[[str], Any], workshop: Path) 
 def test_the_schedule_by_hand(code_page: Callable[[str], Any], workshop: Path) -> None:
     code_page("extend-optimizer").install(workshop)
     load_plugins()
-    assert [SCHEDULES["warmup"].factor(round, 0) for round in (1, 5, 10, 11)] == [0.1, 0.5, 1, 1]
+    assert [SCHEDULES["root"].factor(round, 0) for round in (1, 4, 16)] == [1, 0.5, 0.25]
 
 
 @pytest.mark.usefixtures("tiny_mnist")

@@ -11,9 +11,11 @@ import pytest
 from torch import nn
 
 import feddst
+from feddst.core import ClientPlan, LocalTraining
 from feddst.data import Dataset
 from feddst.engines import EngineConfig, ReferenceEngine, make_engine, select
 from feddst.engines.native import library
+from feddst.engines.native.known import why_unknown
 from feddst.engines.stacked.engine import StackedEngine
 from feddst.options import updated
 from feddst.runtime import RunConfig
@@ -77,6 +79,33 @@ def test_without_kernels_there_is_the_reference_engine_and_the_reason(
     with closing(make_engine(EngineConfig(workers=1), module, dataset)) as engine:
         assert isinstance(engine, ReferenceEngine)
     assert [record.getMessage() for record in caplog.records] == [f"training with PyTorch: {MISSING}. {SLOWER}"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"optimizer": "adamw"}, "local.optimizer is adamw, and the kernels know sgd alone"),
+        ({"nesterov": True}, "local.nesterov is True, which the kernels do not know"),
+        ({"clip": 0.5}, "local.clip is 0.5, which the kernels do not know"),
+        ({"schedule_within": "linear"}, "local.schedule_within is linear, which the kernels do not know"),
+    ],
+)
+def test_training_that_the_kernels_do_not_know_goes_to_the_reference_engine(
+    options: dict[str, Any],
+    said: str,
+    module: nn.Module,
+    dataset: Dataset,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also if the plan of a method alone asks for it."""
+    monkeypatch.setattr(select, "why_missing", lambda: "")
+    local = LocalTraining(**options)
+    with closing(make_engine(EngineConfig(workers=1), module, dataset, local)) as engine:
+        assert isinstance(engine, ReferenceEngine)
+    assert [record.getMessage() for record in caplog.records] == [f"training with PyTorch: {said}. {SLOWER}"]
+    assert said.startswith(why_unknown(ClientPlan(local)))
+    assert why_unknown(ClientPlan(local))
 
 
 def test_without_kernels_a_run_goes_to_its_end_with_one_warning(

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from feddst.data import Dataset
@@ -12,10 +13,4 @@ from feddst.data.mnist import load_mnist
 def digits() -> Dataset:
     """A tenth of MNIST."""
     whole = load_mnist()
-    return replace(
-        whole,
-        train_images=whole.train_images[:6000],
-        train_labels=whole.train_labels[:6000],
-        test_images=whole.test_images[:1000],
-        test_labels=whole.test_labels[:1000],
-    )
+    return replace(whole, train=whole.train.taken(np.arange(6000)), test=whole.test.taken(np.arange(1000)))

@@ -77,7 +77,7 @@ def test_a_clients_own_model_is_the_servers_under_its_mask() -> None:
 def test_a_mask_below_its_budget_or_of_another_layer_is_refused() -> None:
     state = METHOD.init(MODEL, seed=0)
     message = Message().read_as(Reference(METHOD.broadcast(state, 0)))
-    images = Examples(labels=torch.zeros(100, dtype=torch.int64))
+    images = Examples(targets=torch.zeros(100, dtype=torch.int64))
     task = ClientTask(0, 0, METHOD.plan(state, 0), message, images)
     assert task.largest_weight == 90  # a tenth is held out
 

@@ -68,6 +68,37 @@ def test_server_momentum_adds_up_over_rounds() -> None:
     assert state.params["w"].tolist() == [[4, -3], [2, -1]]
 
 
+def test_a_server_with_a_learning_rate_goes_a_part_of_the_way() -> None:
+    """b = 0.5 and clients send 1.5 and 2.5, the second three times as heavy: Δ = 1.75, a fifth of it is 0.35."""
+    method = FedAvg(server=ServerOptimizer(lr=0.2))
+    state = method.init(MODEL, seed=0)
+    same = [[4.0, -3.0], [2.0, -1.0]]
+    after = aggregate(method, state, answer(state, same, 1.5), answer(state, [[8, -3], [2, -1]], 2.5, 3))
+    assert after.params["b"].tolist() == pytest.approx([0.85])
+    assert after.params["w"].flatten().tolist() == pytest.approx([4.6, -3, 2, -1])  # 4 + 0.2·(7 − 4)
+
+
+def test_server_momentum_with_a_learning_rate() -> None:
+    """b = 0.5. Round 1: Δ = 0.5, v = 0.5, b = 0.75. Round 2: clients send 1.75, Δ = 1, v = 1.25, b = 0.75 + 0.625."""
+    method = FedAvgMServer(server=ServerOptimizer("momentum", 0.5, lr=0.5))
+    state = method.init(MODEL, seed=0)
+    for b in (1.0, 1.75):
+        state = aggregate(method, state, answer(state, [[4, -3], [2, -1]], b))
+    assert state.params["b"].tolist() == pytest.approx([1.375])
+
+
+def test_feddst_with_a_learning_rate_on_the_server() -> None:
+    """What a client drops stays as it is for those that hold it; what it grows counts from 0; layers keep budgets."""
+    method = FedDST(sparsity=Sparsity(0.5), server=ServerOptimizer(lr=0.5))
+    state = method.init(MODEL, seed=0)
+    masks = {"w": torch.tensor([[True, False], [True, False]])}
+    grown = Update(0, 1, 1, {"w": torch.tensor([6.0, 8.0]), "b": torch.tensor([1.5])}, masks=masks)
+    after = aggregate(method, state, grown, answer(state, [[4, -3], [0, 0]], 0.5))
+    # 4 + 0.5·(5 − 4); −3, held by one alone, which left it; 0 + 0.5·8, by one alone: the two largest stay.
+    assert after.params["w"].tolist() == [[4.5, 0], [4, 0]]
+    assert after.params["b"].tolist() == [0.75]
+
+
 def test_client_momentum_and_server_momentum_are_two_things() -> None:
     assert METHODS["fedavg"].pins == {"local.momentum": 0.0}
     assert METHODS["fedavgm-server"].pins == {"local.momentum": 0.0, "server.optimizer": "momentum"}

@@ -173,7 +173,7 @@ def test_a_federation_of_voters_learns_digits_with_one_bit_a_weight(digits: Data
     assert row.download_bytes == 40 * 5 * (48 + 4 * N)
     assert row.upload_bits == 40 * 5 * N
     assert row.train_loss is None
-    assert row.accuracy_personal is None
+    assert row.score_personal is None
 
 
 def test_a_resumed_run_is_the_unbroken_one(digits: Dataset, tmp_path: Path) -> None:

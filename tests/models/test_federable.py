@@ -18,6 +18,7 @@ from feddst.models import (
     network,
     prunable_layers,
 )
+from feddst.objectives import CrossEntropy
 
 
 class Mixed(nn.Module):
@@ -133,20 +134,20 @@ def test_a_module_as_it_is_keeps_its_weights() -> None:
     ("module", "message"),
     [
         (nn.Linear(6, 2), "the model gives 2 outputs, but the labels are 0 to 3"),
-        (nn.Linear(5, 4), "the model does not take torch.float32 inputs of shape (1, 6): mat1 and mat2 shapes"),
-        (nn.Unflatten(1, (2, 3)), "the model must give scores of shape [images, classes], got shape (1, 2, 3)"),
-        (nn.LSTM(6, 4), "the model must give scores of shape [images, classes], got tuple"),
+        (nn.Linear(5, 4), "the model does not take inputs float32 [6]: mat1 and mat2 shapes"),
+        (nn.Unflatten(1, (2, 3)), "the model must give scores of shape [examples, classes], got shape (2, 2, 3)"),
+        (nn.LSTM(6, 4), "the model must give scores of shape [examples, classes], got tuple"),
     ],
 )
 def test_a_model_that_does_not_fit_the_data_is_refused(module: nn.Module, message: str) -> None:
     with pytest.raises(ModelError) as caught:
-        check_fit(module, torch.zeros(1, 6), classes=4)
+        check_fit(module, torch.zeros(2, 6), torch.zeros(2), CrossEntropy(), 4)
     assert str(caught.value).startswith(message)
     assert module.training
 
 
 def test_a_model_that_fits_is_not() -> None:
-    check_fit(nn.Linear(6, 4), torch.zeros(1, 6), classes=4)
+    check_fit(nn.Linear(6, 4), torch.zeros(2, 6), torch.zeros(2), CrossEntropy(), 4)
 
 
 def test_tensors_come_out_as_copies_and_go_back_in() -> None:

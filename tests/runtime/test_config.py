@@ -121,10 +121,13 @@ def runs_of(*methods: str, **options: Any) -> list[RunConfig]:
     [
         ("feddst", "adaptive.lr", 0.1, "server.optimizer mean"),
         ("feddst", "server.momentum", 0.5, "server.optimizer mean"),
+        ("fedadam", "server.lr", 0.5, "server.optimizer adam"),
         ("fedavgm-server", "adaptive.tau", 0.1, "server.optimizer momentum"),
         ("fedadam", "server.momentum", 0.5, "server.optimizer adam"),
         ("fedadagrad", "adaptive.beta2", 0.5, "server.optimizer adagrad"),
         ("feddst", "proximal.gradient", "detached", "proximal.mu 0"),
+        ("fedavg", "local.nesterov", True, "local.momentum 0"),
+        ("sign-sgd", "local.clip", 1.0, "clients that take no steps"),
     ],
 )
 def test_options_that_others_leave_idle_are_refused(method: str, option: str, value: Any, why: str) -> None:

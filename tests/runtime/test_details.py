@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from feddst.core import Update
+from feddst.core.metric import Metric
 from feddst.data import Dataset
 from feddst.errors import CheckpointError
 from feddst.runtime import RunConfig, run
@@ -22,8 +23,9 @@ from feddst.runtime.details import (
     Detail,
     LayerLife,
     PixelMap,
-    accuracy_counts,
     read_details,
+    score_counts,
+    span_of,
     unevaluated,
     write_detail,
 )
@@ -99,12 +101,22 @@ def test_a_directory_without_details_has_none(tmp_path: Path) -> None:
     assert RunDirectory(tmp_path).details() == []
 
 
-def test_accuracies_are_counted_in_twentieths() -> None:
-    found = accuracy_counts(np.array([0.0, 0.049, 0.05, 0.5, 0.999, 1.0, 1.0]))
+def test_scores_are_counted_in_twentieths() -> None:
+    found = score_counts(np.array([0.0, 0.049, 0.05, 0.5, 0.999, 1.0, 1.0]), None)
     assert len(found) == BINS
     assert {place: count for place, count in enumerate(found) if count} == {0: 2, 1: 1, 10: 1, 19: 3}
     borders = np.array([step / BINS for step in range(BINS)])
-    assert accuracy_counts(borders) == (1,) * BINS
+    assert score_counts(borders, None) == (1,) * BINS
+
+
+def test_scores_that_are_no_shares_are_counted_between_the_least_and_the_largest() -> None:
+    scores = np.array([3.0, 4.0, 5.0, np.nan])
+    rmse = Metric("rmse", higher_is_better=False)
+    assert span_of(scores, rmse) == (3.0, 5.0)
+    found = score_counts(scores, (3.0, 5.0))
+    assert {place: count for place, count in enumerate(found) if count} == {0: 1, 10: 1, 19: 1}
+    assert span_of(np.array([0.2, 0.4]), Metric("accuracy", percent=True)) is None
+    assert span_of(np.array([2.0, 2.0]), rmse) == (2.0, 3.0)
 
 
 def test_without_its_evaluation_a_round_may_have_nothing_to_tell() -> None:
@@ -256,4 +268,8 @@ def test_a_run_without_a_directory_works_nothing_out(
 
 def test_a_detail_that_tells_nothing_is_known_as_such() -> None:
     assert not Detail(3).tells
-    assert all(replace(Detail(3), **{name: value}).tells for name, value in vars(DETAILS[2]).items() if name != "round")
+    assert all(
+        replace(Detail(3), **{name: value}).tells
+        for name, value in vars(DETAILS[2]).items()
+        if name not in ("round", "span")
+    )

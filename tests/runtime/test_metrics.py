@@ -1,18 +1,20 @@
 """Rows and summaries, on numbers that can be checked by hand."""
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from feddst.core.metric import Metric
 from feddst.errors import CheckpointError
 from feddst.runtime.metrics import (
     GIB,
     Row,
+    Summary,
     best_under,
-    client_accuracies,
     read_rows,
     summarise,
     worst_tenth,
@@ -21,10 +23,10 @@ from feddst.runtime.metrics import (
 
 ROW = Row(
     round=1,
-    accuracy=None,
-    accuracy_worst=None,
-    accuracy_global=None,
-    accuracy_personal=None,
+    score=None,
+    score_worst=None,
+    score_global=None,
+    score_personal=None,
     loss=None,
     train_loss=0.5,
     density=0.2,
@@ -44,19 +46,39 @@ ROW = Row(
 )
 
 
-def rows(*accuracies: float | None) -> list[Row]:
-    return [replace(ROW, round=i, accuracy=accuracy, upload_bits=i * GIB) for i, accuracy in enumerate(accuracies, 1)]
+RMSE = Metric("rmse", higher_is_better=False)
 
 
-def test_accuracy_is_each_clients_own() -> None:
-    correct = np.array([True, True, False, False])
-    tests = [np.array([0, 1]), np.array([1, 2]), np.array([3])]
-    assert client_accuracies(correct, tests).tolist() == [1.0, 0.5, 0.0]
+def rows(*scores: float | None) -> list[Row]:
+    return [replace(ROW, round=i, score=score, upload_bits=i * GIB) for i, score in enumerate(scores, 1)]
 
 
 def test_the_worst_tenth_is_rounded_up() -> None:
     assert worst_tenth(np.linspace(0, 1, 11)) == pytest.approx(0.05)  # two of eleven: 0 and 0.1
     assert worst_tenth(np.array([0.7])) == 0.7
+    assert worst_tenth(np.linspace(0, 1, 11), RMSE) == pytest.approx(0.95)  # where less is better: 0.9 and 1
+    assert worst_tenth(np.array([np.nan, 0.5])) == 0.5
+    assert math.isnan(worst_tenth(np.array([np.nan])))
+
+
+def test_where_less_is_better_the_best_is_the_least() -> None:
+    curve = [replace(row, metric=RMSE) for row in rows(0.5, 0.3, 0.6)]
+    assert [best_under(curve, cap, "paper") for cap in (1, 3)] == [0.5, 0.3]
+    found = summarise(curve, "rounds")
+    assert (found.best, found.best_round, found.final, found.metric) == (0.3, 2, 0.6, RMSE)
+    assert Summary.from_dict(json.loads(json.dumps(found.as_dict()))) == found
+
+
+def test_scores_stand_under_their_metrics_name() -> None:
+    row = replace(ROW, score=0.25, score_worst=0.5, metric=RMSE, others={"mae": 0.2, "mae_worst": 0.3})
+    written = json.loads(write_row(row))
+    assert (written["rmse"], written["rmse_worst"], written["others"]["mae"]) == (0.25, 0.5, 0.2)
+    assert "accuracy" not in written
+    assert Row.from_dict(written) == row
+    assert [row.value(name) for name in ("rmse", "rmse_worst", "mae_worst", "f1")] == [0.25, 0.5, 0.3, None]
+    usual = json.loads(write_row(replace(ROW, score=0.5)))
+    assert usual["accuracy"] == 0.5
+    assert "metric" not in usual
 
 
 def test_best_under_a_cap() -> None:
@@ -91,7 +113,7 @@ def test_rows_survive_the_file_and_a_torn_line_does_not(tmp_path: Path) -> None:
 def test_rows_from_before_headers_and_forward_passes_were_counted_are_read(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     later = ("upload_header_bytes", "download_header_bytes", "forward_flops_dense", "forward_flops_sparse")
-    older = {name: value for name, value in vars(ROW).items() if name not in later}
+    older = {name: value for name, value in ROW.as_dict().items() if name not in later}
     path.write_text(json.dumps(older) + "\n")
     assert read_rows(path) == [ROW]
 

@@ -53,7 +53,7 @@ def test_the_tutorial_network_trains(
     assert result.finished
     scores = result.model(coloured.inputs(coloured.test_images))
     right = (scores.argmax(dim=1) == coloured.test_labels).float().mean()
-    assert result.rows[-1].accuracy_global == pytest.approx(float(right))
+    assert result.rows[-1].score_global == pytest.approx(float(right))
 
 
 def test_the_tutorial_network_is_exported(small_config: Configure, coloured: Dataset, tmp_path: Path) -> None:

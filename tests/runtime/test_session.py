@@ -144,7 +144,7 @@ def test_rows_after_the_last_checkpoint_are_made_again(
     run(config, model=network, data=small_data, out=tmp_path / "a", watcher=StopAfter(4))
     files = RunDirectory(tmp_path / "a")
     with files.metrics.open("a") as metrics:
-        metrics.write(json.dumps({**vars(files.rows()[-1]), "round": 5, "loss": 99.0}) + '\n{"round": 6, "acc')
+        metrics.write(json.dumps({**files.rows()[-1].as_dict(), "round": 5, "loss": 99.0}) + '\n{"round": 6, "acc')
     with files.details_file.open("a") as details:
         details.write(write_detail(Detail(round=5, clients=(1,))) + '{"round":6,"lay')
     assert_same(whole, run(config, model=network, data=small_data, out=tmp_path / "a", resume=True))
@@ -312,7 +312,7 @@ def test_fewer_rounds_leave_a_finished_run_as_it_is(
     ("wrong", "message"),
     [
         ({"config": {"rounds": 2}}, "config must be a RunConfig, as feddst.configure makes, got dict"),
-        ({"data": ([1], [2])}, "data must be a feddst.Dataset or feddst.Federation, got tuple"),
+        ({"data": [1, 2]}, r"data must be a feddst.Dataset, a feddst.Federation or a pair \(train, test\), got list"),
         ({"config": RunConfig(), "model": "resnet18"}, "model must be an nn.Module or a function"),
     ],
 )

@@ -113,7 +113,7 @@ def test_its_data_are_loaded_by_whoever_trains_on_them() -> None:
     with pytest.raises(AssertionError):
         _ = TASK.examples
     here = TASK.with_data(TASK.data.load())
-    assert here.examples.labels.tolist() == list(range(10))
+    assert here.examples.targets.tolist() == list(range(10))
     assert (here.client, here.seed, here.plan, here.message) == (3, 5, TASK.plan, TASK.message)
 
 

@@ -7,10 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from feddst.clients.client import Client, beginning, train
-from feddst.core import OPTIMIZERS, LocalOptimizer, Masks, Positions, Tensors, packed, positions_of
+from feddst.clients.optimizers.clipping import clip
+from feddst.core import OPTIMIZERS, ClientOptimizer, Masks, Positions, Stepper, Tensors, packed, positions_of
 from feddst.core.batches import call, divided
 from feddst.core.keys import torch_seed
-from feddst.core.minibatches import Indices
+from feddst.core.minibatches import Indices, planned_steps
 from feddst.models import load, persistent_buffers
 from feddst.models.norms import lone_images
 from feddst.wire import ClientTask
@@ -22,7 +23,9 @@ class TorchClient(Client):
 
     module: nn.Module
     received: Tensors
-    optimizer: LocalOptimizer
+    optimizer: ClientOptimizer
+    stepper: Stepper
+    planned: int
     taken: int = 0
 
     def epochs(self, epochs: Sequence[Sequence[Indices]]) -> list[float]:
@@ -40,21 +43,29 @@ class TorchClient(Client):
         """One step of the optimizer on the images `batch` (int64 indices); returns the loss before it."""
         plan, seen = self.task.plan, self.examples.at(batch)
         changing = [one for one in plan.steps if one.changes_gradients]
+        local = plan.local.at_step(self.taken, self.planned)
         loss = self.objective.loss(call(self.module, seen.inputs), seen.targets)
         with torch.no_grad():
-            for name, g in self._gradients(loss).items():
-                theta = self.params[name]
+            gradients = self._clipped(self._gradients(loss)) if local.clip else self._gradients(loss)
+            steps: dict[str, Tensor] = {}
+            for name, g in gradients.items():
+                theta, mask = self.params[name], self.masks.get(name)
                 # Never in place: autograd may hand out the same tensor for two parameters.
-                step = torch.add(g, theta, alpha=plan.local.l2)
-                mask = self.masks.get(name)
+                step = torch.add(g, theta, alpha=0.0 if self.optimizer.decoupled else local.l2)
                 _cut(step, mask)
                 for one in changing:
                     one.at_gradient(step, theta, self.received[name])
                     _cut(step, mask)
-                slots = {slot: kept[name] for slot, kept in self.slots.items()}
-                self.optimizer.step(theta, step, slots, plan.local, self.taken)
+                steps[name] = step
+            self.stepper.step(steps, self.masks, local)
         self.taken += 1
         return loss.detach()
+
+    def _clipped(self, gradients: Tensors) -> Tensors:
+        """The gradients of active weights, shortened; others do not count towards the norm."""
+        active = {name: g * self.masks[name] if name in self.masks else g.clone() for name, g in gradients.items()}
+        clip(active, self.task.plan.local.clip)
+        return active
 
     def mean_gradient(self, images: Tensor, temperature: float = 1.0) -> dict[str, Tensor]:
         self.module.eval()
@@ -72,7 +83,8 @@ class TorchClient(Client):
         return self.module, dict(self.module.named_parameters())
 
     def expose(self) -> None:
-        """Nothing to do: the parameters are the module's own."""
+        """The parameters are the module's own; the optimizer's state may be new tensors."""
+        self.slots = self.stepper.slots
 
     def final(self, positions: Positions | None) -> dict[str, Tensor]:
         weights = {name: value.detach().cpu().clone() for name, value in self.params.items()}
@@ -105,14 +117,17 @@ def train_client(module: nn.Module, task: ClientTask) -> TorchClient:
     module.train()
     params: dict[str, Tensor] = dict(module.named_parameters())
     optimizer = OPTIMIZERS[task.plan.local.optimizer]
+    stepper = optimizer.begin(params)
     client = TorchClient(
         task=begun.task,
         masks={name: mask.to(device) for name, mask in begun.masks.items()},
         params=params,
-        slots={slot: {name: torch.zeros_like(value) for name, value in params.items()} for slot in optimizer.slots},
+        slots=stepper.slots,
         module=module,
         received={name: value.detach().clone() for name, value in params.items()},
         optimizer=optimizer,
+        stepper=stepper,
+        planned=planned_steps(len(begun.task.examples), task.plan.local.batch, task.plan.passes),
     )
     cuda = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=cuda), lone_images(module, f"client {task.client}"):

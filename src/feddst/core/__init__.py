@@ -8,7 +8,7 @@ from feddst.core.metric import Mean, Metric, Whole
 from feddst.core.minibatches import minibatches
 from feddst.core.model import InitialModel, Layer
 from feddst.core.objective import OBJECTIVES, Objective, Reduction, objective_of
-from feddst.core.optimizer import OPTIMIZERS, SCHEDULES, LocalOptimizer, Schedule
+from feddst.core.optimizer import OPTIMIZERS, SCHEDULES, ClientOptimizer, LocalOptimizer, Schedule, Stepper
 from feddst.core.plan import ClientPlan, LocalTraining
 from feddst.core.registry import Registry, register
 from feddst.core.sparse_sum import SparseSum
@@ -39,6 +39,7 @@ __all__ = [
     "Batch",
     "Broadcast",
     "ClientData",
+    "ClientOptimizer",
     "ClientPlan",
     "ClientState",
     "ClientStep",
@@ -61,6 +62,7 @@ __all__ = [
     "ServerState",
     "SparseSum",
     "Stack",
+    "Stepper",
     "Tensors",
     "Update",
     "Whole",

@@ -78,11 +78,17 @@ def form_of(batch: Batch) -> str:
     return "(" + ", ".join(map(form_of, batch)) + ")"
 
 
+def arguments(inputs: Batch) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+    """A network's arguments, by place and by name."""
+    if isinstance(inputs, Tensor):
+        return (inputs,), {}
+    return ((), inputs) if isinstance(inputs, dict) else (inputs, {})
+
+
 def call(module: nn.Module, inputs: Batch) -> Any:
     """What a network gives for these inputs."""
-    if isinstance(inputs, Tensor):
-        return module(inputs)
-    return module(**inputs) if isinstance(inputs, dict) else module(*inputs)
+    places, names = arguments(inputs)
+    return module(*places, **names)
 
 
 def divided(outputs: Any, temperature: float) -> Any:

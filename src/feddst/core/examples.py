@@ -62,7 +62,7 @@ class Examples(ClientData):
         return Examples(rows(self.inputs, index), rows(self.targets, index))
 
     @property
-    def labels(self) -> NDArray[np.int64]:
+    def classes(self) -> NDArray[np.int64]:
         """Their classes; all 0 if the targets are not one class for each example."""
         return labels_in(self.targets)
 

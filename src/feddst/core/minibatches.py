@@ -37,6 +37,11 @@ def cuts(images: int, batch: int) -> list[slice]:
     return [slice(*place) for place in pairwise([0, *ends, images])]
 
 
+def planned_steps(images: int, batch: int, passes: int) -> int:
+    """How many minibatches there are in this many passes over a client's images."""
+    return passes * len(cuts(images, batch))
+
+
 def balanced(labels: NDArray[np.int64], size: int, draws: np.random.Generator) -> Indices:
     """At most `size` random images, equally many of each class that occurs in `labels`."""
     classes = np.unique(labels)

@@ -1,9 +1,9 @@
 """What a client is asked to do, as data: any engine can carry it out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from feddst.core.objective import OBJECTIVES
 from feddst.core.optimizer import OPTIMIZERS, SCHEDULES
@@ -40,7 +40,29 @@ class LocalTraining:
         "what turns gradients into steps; with others than sgd clients train in PyTorch, which is slower",
         among=OPTIMIZERS,
     )
-    schedule: str = option("constant", "how the learning rate changes over rounds", among=SCHEDULES)
+    nesterov: bool = option(False, "(sgd) Nesterov's momentum")
+    clip: float = option(
+        0.0,
+        "the largest norm of a step's gradient, before L2 regularisation; longer ones are shortened; 0: any",
+        at_least=0,
+    )
+    schedule: str = option("constant", "how the learning rate changes over rounds, after the warm-up", among=SCHEDULES)
+    warmup: int = option(0, "rounds in which the learning rate rises linearly, before the schedule begins", at_least=0)
+    lr_end: float = option(
+        0.0, "(linear, cosine) the share of local.lr that is left after the last round", at_least=0, at_most=1
+    )
+    lr_factor: float = option(
+        0.5,
+        "(step, exponential) what the learning rate is multiplied by every local.lr_every rounds",
+        above=0,
+        at_most=1,
+    )
+    lr_every: int = option(
+        50, "(step, exponential) rounds in which the learning rate falls by local.lr_factor", at_least=1
+    )
+    schedule_within: Literal["constant", "linear", "cosine"] = option(
+        "constant", "how the learning rate falls towards 0 over the steps of each round"
+    )
     weigh_by: Literal["images", "batches", "equal"] = option(
         "images", "a client's weight n_c in the average: its images, (published code) its minibatches, or 1"
     )
@@ -49,9 +71,53 @@ class LocalTraining:
         """n_c of a client that trains on this many images."""
         return {"images": images, "batches": -(-images // self.batch), "equal": 1}[self.weigh_by]
 
+    def at_step(self, taken: int, planned: int) -> "LocalTraining":
+        """The options with the learning rate of the step after `taken` others, of `planned` in the round."""
+        if self.schedule_within == "constant":
+            return self
+        factor = SCHEDULES[self.schedule_within].factor(taken + 1, planned)
+        return replace(self, lr=factor * self.lr)
+
+    def in_round(self, round: int, rounds: int) -> float:
+        """The factor on the learning rate in this round of `rounds`, or of any number if that is 0."""
+        # Round 0 comes before training, and rounds that did not count are repeated beyond the last.
+        r = max(1, min(round, rounds or round))
+        if r <= self.warmup:
+            return r / (self.warmup + 1)
+        schedule = SCHEDULES[self.schedule].with_options(self)
+        return schedule.factor(r - self.warmup, rounds and rounds - self.warmup)
+
 
 USUAL = LocalTraining()
 """The default local training."""
+
+
+STEPPING = (
+    "optimizer",
+    "nesterov",
+    "clip",
+    "schedule",
+    "warmup",
+    "lr_end",
+    "lr_factor",
+    "lr_every",
+    "schedule_within",
+)
+"""Options that do nothing where clients take no steps."""
+
+
+def idle_training(values: Mapping[str, Any]) -> dict[str, str]:
+    """The options of local training that do nothing with these values, by dotted name, each with the reason."""
+    found: dict[str, str] = {}
+    kinds: Mapping[str, Mapping[str, Any]] = {"local.optimizer": OPTIMIZERS, "local.schedule": SCHEDULES}
+    for chosen, registry in kinds.items():
+        name = str(values.get(chosen))
+        if name in registry:
+            others = {option for one in registry.values() for option in one.heeds} - set(registry[name].heeds)
+            found |= {f"local.{option}": f"{chosen} {name}" for option in others}
+    if not values.get("local.momentum"):
+        found.setdefault("local.nesterov", "local.momentum 0")
+    return found
 
 
 @dataclass(frozen=True)

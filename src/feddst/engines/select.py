@@ -152,7 +152,6 @@ class Stacked(EngineKind):
     def make(self, config: EngineConfig, module: nn.Module, dataset: Dataset, local: LocalTraining) -> Engine:
         device, exact = config.torch_device(), config.precision == "float32"
         try:
-            refuse_unknown(local)
             return StackedEngine(module, dataset, device, config.models, local, exact=exact)
         except UnsupportedModelError as reason:
             log.warning("training one client after another: %s", reason)

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, get_type_hints
 
 from feddst.core import Registry
+from feddst.core.plan import idle_training
 from feddst.methods.base import Card, Method
 from feddst.methods.fedavg import FedAvg, FedAvgM, FedAvgMServer
 from feddst.methods.feddst import FedDST, MaskMerge
@@ -59,7 +60,8 @@ def why_idle(method: type[Method], values: Mapping[str, Any]) -> Callable[[str],
     It returns an empty text if only other methods have the option, None if it has an effect or is no method's.
     """
     own, *others = ({field.name for field in dataclasses.fields(one)} for one in (method, *METHODS.values()))
-    reasons = dict.fromkeys(set[str]().union(*others) - own, "") | dict(method.idle({**values, **method.pins}))
+    values = {**values, **method.pins}
+    reasons = dict.fromkeys(set[str]().union(*others) - own, "") | idle_training(values) | dict(method.idle(values))
     return lambda option: reasons.get(option, reasons.get(option.partition(".")[0]))
 
 

@@ -58,7 +58,7 @@ class FedAvg(Method):
 
     def step(self, state: ServerState, total: Aggregator) -> tuple[Tensors, Tensors]:
         """The server's step: new weights, and what it keeps for its next one."""
-        otherwise = None if self.server.optimizer == "mean" else state.params
+        otherwise = state.params if self.server_step.needs_all else None
         return self.server_step.step(state.params, self.mean(state, total, otherwise), state.extra)
 
     def mean(self, state: ServerState, total: Aggregator, otherwise: Tensors | None) -> Tensors:

@@ -2,7 +2,9 @@
 
 FedOpt (Reddi et al., ICLR 2021) treats the mean change Δ = mean(θ_c) − θ as a gradient.
 
-Momentum (Hsu et al. 2019): v ← βv + Δ, θ ← θ + v. The adaptive ones keep m ← β₁m + (1−β₁)Δ and a second moment v, and
+With the mean alone the server goes the share η of the way, θ ← θ + ηΔ: all of it with η = 1.
+
+Momentum (Hsu et al. 2019): v ← βv + Δ, θ ← θ + ηv. The adaptive ones keep m ← β₁m + (1−β₁)Δ and a second moment v, and
 step θ ← θ + η·m/(√v + τ). Adagrad: v ← v + Δ², with β₁ = 0; Adam: v ← β₂v + (1−β₂)Δ²; Yogi:
 v ← v − (1−β₂)Δ²·sign(v − Δ²). At first m = 0 and v = τ². On sparse updates Δ is 0 where no client holds a weight, and
 a weight outside the mask has m = 0 and v = τ². The weights around one that enters may have a much larger v, so that its
@@ -12,7 +14,7 @@ first steps are longer than theirs: with `adaptive.entering = "layer"` it enters
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -29,6 +31,9 @@ class ServerOptimizer:
         "mean", "what the server makes of the clients' mean change: the mean itself, or a step by this optimizer"
     )
     momentum: float = option(0.9, "β of momentum", at_least=0, below=1)
+    lr: float = option(
+        1.0, "η of mean and momentum: how far the server goes where the clients' mean change leads", above=0
+    )
 
 
 @dataclass(frozen=True)
@@ -47,15 +52,20 @@ class Adaptive:
 IDLE: Mapping[str, tuple[str, ...]] = {
     "mean": ("server.momentum", "adaptive"),
     "momentum": ("adaptive",),
-    "adagrad": ("server.momentum", "adaptive.beta1", "adaptive.beta2"),
-    "adam": ("server.momentum",),
-    "yogi": ("server.momentum",),
+    "adagrad": ("server.momentum", "server.lr", "adaptive.beta1", "adaptive.beta2"),
+    "adam": ("server.momentum", "server.lr"),
+    "yogi": ("server.momentum", "server.lr"),
 }
 """The options and groups of options that do nothing with each optimizer."""
 
 
 class ServerStep(ABC):
-    """A step of the server; what it keeps for its next one lies in the state's `extra`."""
+    """A step of the server; what it keeps for its next one lies in the state's `extra`.
+
+    One that `needs_all` takes the mean of a weight that no client holds to be the weight itself.
+    """
+
+    needs_all: ClassVar[bool] = True
 
     @abstractmethod
     def fresh(self, params: Tensors) -> Tensors:
@@ -73,12 +83,16 @@ class ServerStep(ABC):
 def server_step(server: ServerOptimizer, adaptive: Adaptive) -> ServerStep:
     """The step that options ask for."""
     if server.optimizer == "mean":
-        return Mean()
-    return Momentum(server.momentum) if server.optimizer == "momentum" else ADAPTIVE[server.optimizer](adaptive)
+        return Mean() if server.lr == 1 else PartOfTheWay(server.lr)
+    if server.optimizer == "momentum":
+        return Momentum(server.momentum, server.lr)
+    return ADAPTIVE[server.optimizer](adaptive)
 
 
 class Mean(ServerStep):
     """The mean itself."""
+
+    needs_all: ClassVar[bool] = False
 
     def fresh(self, params: Tensors) -> Tensors:
         return {}
@@ -91,17 +105,29 @@ class Mean(ServerStep):
 
 
 @dataclass(frozen=True)
+class PartOfTheWay(Mean):
+    """A step towards the mean, or beyond it."""
+
+    lr: float
+    needs_all: ClassVar[bool] = True
+
+    def step(self, theta: Tensors, mean: Tensors, kept: Tensors) -> tuple[Tensors, Tensors]:
+        return {name: value + self.lr * (mean[name] - value) for name, value in theta.items()}, kept
+
+
+@dataclass(frozen=True)
 class Momentum(ServerStep):
     """A step along the sum of all changes so far, in which older ones count ever less."""
 
     beta: float
+    lr: float = 1.0
 
     def fresh(self, params: Tensors) -> Tensors:
         return {f"velocity/{name}": torch.zeros_like(value) for name, value in params.items()}
 
     def step(self, theta: Tensors, mean: Tensors, kept: Tensors) -> tuple[Tensors, Tensors]:
         v = {name: self.beta * kept[f"velocity/{name}"] + (mean[name] - theta[name]) for name in theta}
-        stepped = {name: value + v[name] for name, value in theta.items()}
+        stepped = {name: value + self.lr * v[name] for name, value in theta.items()}
         return stepped, {**kept, **{f"velocity/{name}": value for name, value in v.items()}}
 
     def forget(self, kept: Tensors, masks: Masks) -> Tensors:

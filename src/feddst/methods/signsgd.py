@@ -15,6 +15,7 @@ import torch
 
 from feddst.clients.steps import Report
 from feddst.core import Aggregator, ClientPlan, InitialModel, ServerState
+from feddst.core.plan import STEPPING
 from feddst.methods.base import Card, Method
 from feddst.options import option
 
@@ -44,6 +45,10 @@ class SignSGD(Method):
     }
 
     sign: Votes = Votes()
+
+    @classmethod
+    def idle(cls, values: Mapping[str, Any]) -> Mapping[str, str]:
+        return {f"local.{option}": "clients that take no steps" for option in STEPPING}
 
     def init(self, model: InitialModel, seed: int) -> ServerState:
         return ServerState(round=1, seed=seed, params=model.params, buffers=model.buffers)

@@ -120,9 +120,7 @@ def tried(what: str, function: Function, outputs: Any, targets: Any) -> Any:
         return function(outputs, targets)
     except Exception as error:
         reason = (str(error).splitlines() or [""])[0]
-        raise OptionError(
-            f"{what} failed on outputs and targets of two examples: {type(error).__name__}: {reason}"
-        ) from error
+        raise OptionError(f"{what} failed on two examples: {type(error).__name__}: {reason}") from error
 
 
 def as_metric(name: str, function: "Function | Metric", outputs: Any, targets: Any) -> Metric:

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from feddst.core import OBJECTIVES, SCHEDULES, ClientPlan, ServerState, generator
+from feddst.core import OBJECTIVES, ClientPlan, LocalTraining, ServerState, generator
 from feddst.core.step import STEPS
 from feddst.errors import TrainingError
 from feddst.methods import Method
@@ -23,18 +23,17 @@ def participants(
     sampled = draws.choice(clients, size=config.size, replace=replace).astype(np.int64)
     cohort = method.cohort(state, sampled)
     slow = _straggling_epochs(state, config, cohort, method.local.epochs)
-    rate = _rate(method.local.schedule, state.round, rounds)
+    rate = _rate(method.local, state.round, rounds)
     plans = [_manageable(method, state, client, slow.get(i)) for i, client in enumerate(cohort)]
     goal = OBJECTIVES[method.local.objective].minimised
     return [(client, plan and plan.at_rate(rate).minimising(goal)) for client, plan in zip(cohort, plans, strict=True)]
 
 
-def _rate(schedule: str, round: int, rounds: int) -> float:
-    """The factor of a schedule on the learning rate; raises `TrainingError` unless it is above 0 and finite."""
-    # Round 0 comes before training, and rounds that did not count are repeated beyond the last.
-    rate = SCHEDULES[schedule].factor(max(1, min(round, rounds or round)), rounds)
+def _rate(local: LocalTraining, round: int, rounds: int) -> float:
+    """The factor on the learning rate in this round; raises `TrainingError` unless it is above 0 and finite."""
+    rate = local.in_round(round, rounds)
     if not 0 < rate < math.inf:
-        raise TrainingError(f"local.schedule {schedule} must give a factor above 0, got {rate} for round {round}")
+        raise TrainingError(f"local.schedule {local.schedule} must give a factor above 0, got {rate} for round {round}")
     return rate
 
 

@@ -129,6 +129,8 @@ class RunConfig:
             raise OptionError(
                 f"local.schedule {self.local.schedule} needs to know how many rounds there are: set rounds"
             )
+        if self.rounds and self.local.warmup >= self.rounds:
+            raise OptionError(f"local.warmup must be below rounds ({self.rounds}), got {self.local.warmup}")
         if self.cohort.sampling == "without-replacement" and self.cohort.size > self.data.clients:
             raise OptionError(f"cohort.size must be at most data.clients ({self.data.clients}), got {self.cohort.size}")
         if self.min_clients > self.cohort.size:

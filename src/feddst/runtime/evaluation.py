@@ -115,8 +115,8 @@ def chosen(metrics: Sequence[Metric], name: str) -> list[Metric]:
     for metric in metrics:
         if metric.name in TAKEN or not re.fullmatch(r"[A-Za-z][\w.-]*", metric.name):
             raise OptionError(
-                f"a metric's name must begin with a letter and have letters, digits and _ . - in it, and not be a column "
-                f"of every run, got {metric.name!r}"
+                f"a metric's name must begin with a letter, have letters, digits and _ . - in it, and be no column of "
+                f"every run, got {metric.name!r}"
             )
     if not name:
         return list(metrics)

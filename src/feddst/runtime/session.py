@@ -9,8 +9,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
-from feddst.core import OBJECTIVES, Masks, Metric, Objective, objective_of
+from feddst.clients.optimizers import optimizer_named
+from feddst.core import OBJECTIVES, ClientOptimizer, Masks, Metric, Objective, objective_of
 from feddst.core.batches import tensors_of
 from feddst.data import Dataset, Federation, RemoteFederation, clients_of
 from feddst.data.adapters import Source
@@ -59,6 +61,7 @@ def run(
     data: Dataset | Federation | tuple[Source, Source] | None = None,
     loss: Loss | None = None,
     metrics: Metrics = (),
+    optimizer: Callable[..., Optimizer] | ClientOptimizer | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     watcher: Watcher | None = None,
@@ -71,7 +74,9 @@ def run(
 
     `loss` is what clients minimise instead of `config.local.objective`: a function of outputs and targets that gives
     the mean loss of a minibatch, or each example's, or an `Objective`. `metrics` are more functions of both, by name,
-    that give a number for all examples or one for each; the first one is what tables and plots show.
+    that give a number for all examples or one for each; the first one is what tables and plots show. `optimizer` is
+    what clients step with instead of `local.optimizer`: a class of `torch.optim`, or a `functools.partial` that gives
+    it constants. All three are registered under names that the config then has.
 
     With `out`, everything is written to that directory; `resume` goes on with the run in it. `watcher` hears of every
     round; without one, each evaluation is a line on standard error.
@@ -80,6 +85,8 @@ def run(
     config = with_objective(config, loss, metrics)
     if isinstance(data, Federation):
         config = updated(config, {"data.clients": data.num_clients})
+    if optimizer is not None:
+        config = updated(config, {"local.optimizer": optimizer_named(optimizer)})
     config.check()
     directory = run_directory(out, config, resume)
     with locked(None if directory is None else directory.path):

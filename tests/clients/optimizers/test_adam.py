@@ -48,7 +48,7 @@ def test_a_dense_client_takes_the_steps_of_pytorchs_adam(module: nn.Sequential, 
     for epoch in minibatches(len(one.data), LOCAL, one.seed, one.round, one.client):
         for some in (one.examples.at(torch.from_numpy(batch)) for batch in epoch):
             optimizer.zero_grad()
-            nn.functional.cross_entropy(mine(some.inputs), some.labels).backward()  # type: ignore[no-untyped-call]
+            nn.functional.cross_entropy(mine(some.inputs), some.targets).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
     for name, value in mine.named_parameters():
         torch.testing.assert_close(update.params[name], value, rtol=1e-4, atol=1e-6)

@@ -84,7 +84,7 @@ def by_hand(module: nn.Module, task: ClientTask) -> tuple[dict[str, Tensor], dic
     for r, batches in enumerate(rounds, 1):
         for some in (task.examples.at(torch.from_numpy(batch)) for batch in batches):
             leaves = {name: value.clone().requires_grad_() for name, value in params.items()}
-            loss = F.cross_entropy(torch.func.functional_call(module, leaves, (some.inputs,)), some.labels)
+            loss = F.cross_entropy(torch.func.functional_call(module, leaves, (some.inputs,)), some.targets)
             gradients = dict(zip(leaves, torch.autograd.grad(loss, list(leaves.values())), strict=True))
             steps += 1
             for name, g in gradients.items():

@@ -55,7 +55,7 @@ def taken(task: ClientTask) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor
     assert orders is not None
     begun = orders.begin(linear(), Beginning(task, {}, task.sent.broadcast.params))
     assert begun.rows is not None
-    assert torch.equal(begun.task.examples.labels, task.examples.labels[begun.rows])
+    assert torch.equal(begun.task.examples.targets, task.examples.targets[begun.rows])
     return begun.rows, dict(begun.masks), dict(begun.weights)
 
 
@@ -137,7 +137,7 @@ def test_held_out_images_do_not_touch_the_update(
     orders = one.plan.step(LotteryPruning)
     assert orders is not None
     trained = beginning(module, one).task.examples.inputs
-    inputs, labels = one.examples.inputs, one.examples.labels
+    inputs, labels = one.examples.inputs, one.examples.targets
     spoilt = inputs.clone()
     out = [i for i, image in enumerate(inputs) if not any(torch.equal(image, other) for other in trained)]
     spoilt[out] = 100.0

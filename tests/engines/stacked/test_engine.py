@@ -4,7 +4,7 @@ On a GPU where there is one, so that kernels and CUDA graphs are what is tested;
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import feddst
-from feddst.core import SparseSum, Stack
+from feddst.core import OPTIMIZERS, LocalTraining, SparseSum, Stack
 from feddst.data import Dataset, federate
 from feddst.engines import EngineConfig, ReferenceEngine, make_engine
 from feddst.engines.stacked.engine import StackedEngine
@@ -125,7 +125,7 @@ def runs_of(
 def played(kind: Any, method: str, data: Dataset, source: Any, **options: Any) -> list[Run]:
     where = {"engine.device": DEVICE, "engine.precision": "float32"} if kind == "stacked" else {}
     runs = runs_of(method, data, source, {**options, **where, "engine.kind": kind})
-    engine = make_engine(runs[0].config.engine, make_module(source, 0), data)
+    engine = make_engine(runs[0].config.engine, make_module(source, 0), data, runs[0].config.local)
     assert isinstance(engine, StackedEngine) == (kind == "stacked")
     play(runs, engine, Silent())
     return runs
@@ -162,6 +162,81 @@ def play_beside(method: str, data: Dataset, source: Any = chain, **options: Any)
 @pytest.mark.parametrize("method", [*METHODS, *CROSSED])
 def test_every_method_runs_as_on_the_reference_engine(method: str, data: Dataset) -> None:
     play_beside(method, data)
+
+
+OTHERS: dict[str, dict[str, Any]] = {
+    "sgd": {"local.nesterov": True, "local.momentum": 0.5},
+    "adam": {"local.schedule_within": "constant"},  # its steps differ from client to client all the same
+    "adamw": {"local.l2": 0.3},
+}
+"""What sets an optimizer apart, beside its name."""
+
+
+def tiny() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 6), nn.Tanh(), nn.Linear(6, 4))
+
+
+@pytest.mark.parametrize("method", ["fedavg", "feddst", "lotteryfl"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw", "rmsprop", "adagrad"])
+def test_every_optimizer_steps_as_on_the_reference_engine(
+    optimizer: str, method: str, data: Dataset, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Clients have unequal numbers of steps, readjust between them, and are clipped; their rate falls in a round."""
+    options: dict[str, Any] = {
+        "rounds": 2,
+        "readjust.every": 1,
+        "readjust.after_epoch": 1,
+        "local.optimizer": optimizer,
+        "local.lr": 0.004,
+        "local.clip": 0.8,
+        "local.schedule_within": "linear",
+        **OTHERS.get(optimizer, {}),
+    }
+    if method == "fedavg":
+        options |= {"proximal.mu": 0.1, "cohort.stragglers": 0.5}
+    play_beside(method, data, tiny, **options)
+    assert "one client after another" not in caplog.text
+
+
+class Partly(nn.Module):
+    """A frozen layer, and a parameter that nothing depends on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frozen = nn.Linear(64, 6).requires_grad_(False)
+        self.unused = nn.Parameter(torch.ones(5, 5))
+        self.head = nn.Linear(6, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.head(torch.tanh(self.frozen(x.flatten(1))))
+        return scores
+
+
+def test_decay_leaves_what_is_not_trained(data: Dataset) -> None:
+    play_beside("fedavg", data, Partly, **{"local.optimizer": "adamw", "local.l2": 0.3, "local.lr": 0.004})
+
+
+@pytest.mark.parametrize("method", ["fedavg", "feddst", "snip"])
+def test_another_objective_goes_side_by_side(method: str, data: Dataset, caplog: pytest.LogCaptureFixture) -> None:
+    play_beside(method, data, tiny, **{"local.objective": "mse", "local.optimizer": "adam", "local.lr": 0.004})
+    assert "one client after another" not in caplog.text
+
+
+@pytest.mark.usefixtures("forgotten")
+def test_what_is_not_elementwise_is_trained_one_by_one(data: Dataset, caplog: pytest.LogCaptureFixture) -> None:
+    feddst.register(feddst.optimizers.Torch(torch.optim.NAdam, "nadam"))
+    local = LocalTraining(optimizer="nadam")
+    assert isinstance(make_engine(EngineConfig("stacked", workers=1), tiny(), data, local), ReferenceEngine)
+    assert "one client after another: local.optimizer is nadam, which is not known side by side" in caplog.text
+
+
+@pytest.fixture
+def forgotten() -> Iterator[None]:
+    """What a test registers is forgotten."""
+    known = dict(OPTIMIZERS)
+    yield
+    OPTIMIZERS.clear()
+    OPTIMIZERS.update(known)
 
 
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {

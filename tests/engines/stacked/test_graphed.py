@@ -10,13 +10,12 @@ import pytest
 import torch
 from torch import nn
 
-from feddst.core import LocalTraining
+from feddst.core import Examples, LocalTraining
 from feddst.engines.base import EvalTask
 from feddst.engines.native.chain import read_chain
 from feddst.engines.stacked.flat import Flat
 from feddst.engines.stacked.lockstep import in_lockstep
 from feddst.engines.stacked.model_stack import ModelStack, Trainer
-from feddst.engines.stacked.slots import Images
 from feddst.engines.stacked.vmapped import VmapTrainer
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -47,7 +46,7 @@ def trainers(stream: None) -> tuple[Flat, GraphTrainer, VmapTrainer]:
     )
     chain = read_chain(module, (1, 6, 6))
     module.to(DEVICE)
-    images = Images(torch.randn(60, 1, 6, 6, device=DEVICE), torch.randint(0, 3, (60,), device=DEVICE))
+    images = Examples(torch.randn(60, 1, 6, 6, device=DEVICE), torch.randint(0, 3, (60,), device=DEVICE))
     flat = Flat({name: tuple(value.shape) for name, value in module.named_parameters()})
     plain = VmapTrainer(module, flat, images)
     return flat, GraphTrainer(chain, flat, images, exact=True, fallback=plain), plain
@@ -62,7 +61,7 @@ def begun(trainer: Trainer, flat: Flat) -> ModelStack:
     for view in flat.views(stack.theta).values():
         view.copy_(torch.randn(view.shape, generator=draws) * 0.4)
     stack.theta.mul_(stack.masks)
-    stack.velocity.zero_()
+    stack.forget(["velocity"])
     stack.received.copy_(stack.theta * 0.9)
     return stack
 
@@ -83,23 +82,23 @@ def test_steps_are_those_of_vmap_though_minibatches_are_filled_up(
     losses = [ours.epochs(stacks[0], steps, LOCAL, mu), theirs.epochs(stacks[1], steps, LOCAL, mu)]
     there = torch.from_numpy(steps.lengths > 0)
     assert float((losses[0] - losses[1]).cpu()[there].abs().max()) < 1e-5
-    for rows in ("theta", "velocity"):
-        assert float((getattr(stacks[0], rows) - getattr(stacks[1], rows)).abs().max()) < 1e-5
+    assert float((stacks[0].theta - stacks[1].theta).abs().max()) < 1e-5
+    assert float((stacks[0].slots["velocity"] - stacks[1].slots["velocity"]).abs().max()) < 1e-5
 
 
 @pytest.mark.parametrize("temperature", [1.0, 7.0])
 def test_mean_gradients_are_those_of_vmap(trainers: tuple[Flat, GraphTrainer, VmapTrainer], temperature: float) -> None:
     flat, ours, theirs = trainers
     chosen = [np.arange(1 + 8 * row) % 60 for row in range(MODELS)]  # up to 73: more than one pass
-    found = ours.mean_gradient(begun(ours, flat), chosen, temperature)
-    expected = theirs.mean_gradient(begun(theirs, flat), chosen, temperature)
+    found = ours.mean_gradient(begun(ours, flat), chosen, LOCAL, temperature)
+    expected = theirs.mean_gradient(begun(theirs, flat), chosen, LOCAL, temperature)
     assert float((found - expected).abs().max()) < 1e-5
 
 
 def test_frozen_parameters_have_no_gradient(trainers: tuple[Flat, GraphTrainer, VmapTrainer]) -> None:
     flat, ours, theirs = trainers
     frozen = GraphTrainer(ours._chain, flat, ours._images, exact=True, fallback=theirs, frozen=["0.weight"])
-    found = flat.views(frozen.mean_gradient(begun(frozen, flat), [np.arange(8)] * MODELS))
+    found = flat.views(frozen.mean_gradient(begun(frozen, flat), [np.arange(8)] * MODELS, LOCAL))
     assert not found["0.weight"].any()
     assert all(value.any() for name, value in found.items() if name != "0.weight")
 

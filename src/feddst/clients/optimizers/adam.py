@@ -16,7 +16,7 @@ from feddst.core.registry import register
 class Adam(LocalOptimizer):
     """m ← β₁m + (1−β₁)g, v ← β₂v + (1−β₂)g², θ ← θ − η·m̂/(√v̂ + ε) with m̂ = m/(1−β₁ᵗ) and v̂ = v/(1−β₂ᵗ) at step t.
 
-    It ignores `local.momentum`. For other constants: `feddst.register(Adam(beta2=0.99, name="a99"))`.
+    For other constants: `feddst.register(Adam(beta2=0.99, name="a99"))`.
     A grown weight begins with m = v = 0, while t goes on: its first steps are longer than others'.
     """
 
@@ -25,6 +25,7 @@ class Adam(LocalOptimizer):
     epsilon: float = 1e-8
     name: str = "adam"  # type: ignore[misc]
     slots: ClassVar[tuple[str, ...]] = ("mean", "square")
+    elementwise: ClassVar[bool] = True
 
     def step(
         self, theta: Tensor, gradient: Tensor, slots: Mapping[str, Tensor], local: LocalTraining, taken: int

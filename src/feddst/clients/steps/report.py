@@ -88,7 +88,7 @@ def _tensors(client: Client, report: Report) -> Tensors:
         return squares.mean(client.task.sent.broadcast.params)
     batches = [
         torch.from_numpy(batch).to(examples.device)
-        for batch in reported_batches(examples.labels, report, local, *client.draw)
+        for batch in reported_batches(examples.classes, report, local, *client.draw)
     ]
     if report.kind == "hessian-gradient":
         return hessian_gradient(client, batches, report)

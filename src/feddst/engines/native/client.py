@@ -64,7 +64,7 @@ class NativeClient(Client):
 
     @property
     def _labels(self) -> NDArray[np.int64]:
-        return self.examples.labels
+        return self.examples.classes
 
     def begin(self, weights: _native.Weights) -> None:
         """Bring the received weights into the session."""

@@ -14,6 +14,7 @@ from feddst.clients.exchange import TaskReader, answer
 from feddst.clients.reproducible import reproducible
 from feddst.core import Examples, LocalTraining, objective_of
 from feddst.core.batches import mapped
+from feddst.core.plan import USUAL
 from feddst.data import Dataset
 from feddst.engines.base import Engine, EvalTask, Evaluation, Marked, Sink, evaluation, marked
 from feddst.engines.native.chain import Chain
@@ -29,7 +30,9 @@ from feddst.wire import ClientResult, ClientTask
 class NativeEngine(Engine):
     """Trains and evaluates the module that `chain` was read from, without changing that module."""
 
-    def __init__(self, module: nn.Module, chain: Chain, dataset: Dataset, workers: int, local: LocalTraining) -> None:
+    def __init__(
+        self, module: nn.Module, chain: Chain, dataset: Dataset, workers: int, local: LocalTraining = USUAL
+    ) -> None:
         self._module = module
         self._chain = chain
         self._dataset = dataset

@@ -1,15 +1,19 @@
-"""Which training the kernels can do, on a CPU and side by side on a GPU."""
+"""Which training the compiled kernels can do."""
 
 import logging
 from collections.abc import Iterable
 
 from feddst.clients.steps import Proximal
 from feddst.core import ClientPlan, LocalTraining
+from feddst.core.plan import USUAL
 from feddst.errors import UnsupportedModelError
 
 log = logging.getLogger(__name__)
 
 KNOWN = {"objective": "cross-entropy", "optimizer": "sgd"}
+
+UNKNOWN = ("nesterov", "clip", "schedule_within")
+"""Options of which the kernels know the default alone."""
 
 
 def refuse_unknown(local: LocalTraining) -> None:
@@ -17,6 +21,14 @@ def refuse_unknown(local: LocalTraining) -> None:
     for name, known in KNOWN.items():
         if (found := getattr(local, name)) != known:
             raise UnsupportedModelError(f"local.{name} is {found}, and the kernels know {known} alone")
+    if reason := _why_unlike(local):
+        raise UnsupportedModelError(f"{reason}, which the kernels do not know")
+
+
+def _why_unlike(local: LocalTraining) -> str:
+    """The first option that the kernels do not know; empty if they know all."""
+    changed = [name for name in UNKNOWN if getattr(local, name) != getattr(USUAL, name)]
+    return f"local.{changed[0]} is {getattr(local, changed[0])}" if changed else ""
 
 
 def why_unknown(plan: ClientPlan) -> str:
@@ -27,6 +39,8 @@ def why_unknown(plan: ClientPlan) -> str:
     for name, known in KNOWN.items():
         if (found := getattr(plan.local, name)) != known:
             return f"local.{name} is {found}"
+    if reason := _why_unlike(plan.local):
+        return reason
     for step in plan.steps:
         if step.changes_gradients and type(step) is not Proximal:
             return f"the step {step.name} changes the gradient"

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from feddst.clients.client import beginning
-from feddst.core import Masks
+from feddst.core import OPTIMIZERS, Examples, LocalOptimizer, Masks
 from feddst.engines.stacked.flat import Flat
 from feddst.engines.stacked.model_stack import ModelStack
-from feddst.engines.stacked.slots import Images, Rows
+from feddst.engines.stacked.slots import Rows
 from feddst.wire import ClientTask
 
 
@@ -45,7 +45,7 @@ class MaskRows:
 
 
 def begin(
-    tasks: Sequence[ClientTask], stack: ModelStack, flat: Flat, module: nn.Module, images: Images, mask_rows: MaskRows
+    tasks: Sequence[ClientTask], stack: ModelStack, flat: Flat, module: nn.Module, images: Examples, mask_rows: MaskRows
 ) -> list[ClientTask]:
     """Write the tasks' initial models into a stack; returns the tasks with their training images."""
     everybody = [task.sent.broadcast for task in tasks]
@@ -59,7 +59,8 @@ def begin(
     masks = mask_rows.of([broadcast.masks for broadcast in sent.values()])
     torch.index_select(theta, 0, rows, out=stack.theta)
     torch.index_select(masks, 0, rows, out=stack.masks)
-    stack.velocity.zero_()
+    optimizer = OPTIMIZERS[tasks[0].plan.local.optimizer]
+    stack.forget(optimizer.slots if isinstance(optimizer, LocalOptimizer) else ())
     stack.buffers = {
         name: torch.stack([broadcast.buffers[name] for broadcast in sent.values()])[rows]
         for name in everybody[0].buffers
@@ -70,7 +71,7 @@ def begin(
 
 
 def _own(
-    task: ClientTask, row: int, stack: ModelStack, flat: Flat, module: nn.Module, images: Images, mask_rows: MaskRows
+    task: ClientTask, row: int, stack: ModelStack, flat: Flat, module: nn.Module, images: Examples, mask_rows: MaskRows
 ) -> ClientTask:
     """Write what a client does not get from the broadcast."""
     plan, mine = task.plan, task.data.indices
@@ -79,7 +80,7 @@ def _own(
         flat.fill(stack.theta[row], kept)
     if not plan.own_layers:
         return task
-    begun = beginning(module, task.with_data(images.at(mine)))
+    begun = beginning(module, task.with_data(images.at(torch.from_numpy(mine).to(images.device))))
     flat.fill(stack.theta[row], begun.weights)
     mask_rows.fill(stack.masks[row], begun.masks)
     return task if begun.rows is None else task.with_data(Rows(mine[begun.rows.cpu().numpy()]))

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from feddst.core import Objective
+from feddst.core.batches import arguments
 from feddst.data import Dataset
 from feddst.engines.base import EvalTask, Evaluation, Marked, evaluation, marked
 from feddst.engines.stacked.slots import on_device
@@ -25,15 +26,14 @@ class Scoring(Protocol):
 
 
 class StackedEvaluator:
-    """Evaluates models: together if possible, else one after another."""
+    """Evaluates models: with `together` by cross-entropy, on all test images at once; else one after another."""
 
     def __init__(
         self, module: nn.Module, dataset: Dataset, device: torch.device, objective: Objective, together: Scoring | None
     ) -> None:
         self._module = module
         self._objective = objective
-        tests = on_device(dataset.test, device)
-        self._inputs, self._labels = tests.inputs, tests.labels
+        self._tests = on_device(dataset.test, device)
         self._together = together
 
     def evaluate(self, tasks: Sequence[EvalTask]) -> list[Evaluation]:
@@ -47,15 +47,18 @@ class StackedEvaluator:
     def _all(self, together: Scoring, tasks: Sequence[EvalTask]) -> list[Evaluation]:
         """Models on all test images."""
         chunks: list[list[Marked]] = [[] for _ in tasks]
-        for chunk in torch.split(torch.arange(len(self._labels), device=self._labels.device), CHUNK):
-            for mine, outputs in zip(chunks, together.scores(tasks, self._inputs, chunk), strict=True):
-                mine.append(marked(self._objective, outputs, self._labels[chunk]))
+        inputs = self._tests.inputs
+        assert isinstance(inputs, Tensor)
+        for chunk in torch.split(torch.arange(len(self._tests), device=self._tests.device), CHUNK):
+            targets = self._tests.at(chunk).targets
+            for mine, outputs in zip(chunks, together.scores(tasks, inputs, chunk), strict=True):
+                mine.append(marked(self._objective, outputs, targets))
         return [evaluation(mine) for mine in chunks]
 
     def _alone(self, task: EvalTask) -> Evaluation:
-        device = self._labels.device
+        device = self._tests.device
         tensors = {name: value.to(device) for name, value in {**task.params, **task.buffers}.items()}
-        images = torch.arange(len(self._labels), device=device) if task.images is None else task.images.to(device)
+        images = torch.arange(len(self._tests), device=device) if task.images is None else task.images.to(device)
         self._module.eval()
         with torch.no_grad():
             found = [self._chunk(tensors, chunk) for chunk in torch.split(images, CHUNK)]
@@ -63,5 +66,6 @@ class StackedEvaluator:
         return evaluation(found)
 
     def _chunk(self, tensors: dict[str, Tensor], chunk: Tensor) -> Marked:
-        outputs = functional_call(self._module, tensors, (self._inputs[chunk],))
-        return marked(self._objective, outputs, self._labels[chunk])
+        seen = self._tests.at(chunk)
+        outputs = functional_call(self._module, tensors, *arguments(seen.inputs))
+        return marked(self._objective, outputs, seen.targets)

@@ -10,15 +10,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from feddst.core import LocalTraining
+from feddst.core import Examples, LocalTraining, objective_of
 from feddst.core.minibatches import Indices
+from feddst.core.plan import USUAL
 from feddst.engines.base import EvalTask
 from feddst.engines.native.chain import Chain
 from feddst.engines.stacked.chain import ChainGradients, Descent
 from feddst.engines.stacked.flat import Flat
+from feddst.engines.stacked.known import why_without_kernels
 from feddst.engines.stacked.lockstep import Lockstep
 from feddst.engines.stacked.model_stack import ModelStack, Trainer
-from feddst.engines.stacked.slots import Images
 
 EIGHT = 8
 """Images come in multiples of this; the padding has no share in the loss."""
@@ -68,7 +69,7 @@ class GraphTrainer:
         self,
         chain: Chain,
         flat: Flat,
-        images: Images,
+        images: Examples,
         *,
         exact: bool,
         fallback: Trainer,
@@ -77,10 +78,12 @@ class GraphTrainer:
         self._frozen = frozen
         self._chain = chain
         self._flat = flat
-        self._images = images
+        assert isinstance(images.inputs, Tensor)
+        assert isinstance(images.targets, Tensor)
+        self._given = images.inputs, images.targets
         self._exact = exact
         self._fallback = fallback
-        self._device = images.inputs.device
+        self._device = images.device
         self._stacks: dict[int, ModelStack] = {}
         self._gradients: dict[tuple[int, int], ChainGradients] = {}
         self._steps: dict[tuple[int, Recipe], Step] = {}
@@ -92,6 +95,7 @@ class GraphTrainer:
             if len(self._stacks) == STACKS:
                 self._forget()
             self._stacks[models] = ModelStack.empty(models, self._flat, self._device)
+            self._stacks[models].forget(["velocity"])
             self._slopes[models] = torch.zeros(models, self._flat.width, device=self._device)
         return self._stacks[models]
 
@@ -101,6 +105,8 @@ class GraphTrainer:
             kept.clear()
 
     def epochs(self, stack: ModelStack, steps: Lockstep, local: LocalTraining, mu: float) -> Tensor:
+        if why_without_kernels(local):
+            return self._fallback.epochs(stack, steps, local, mu)
         widest = _eights(steps.index.shape[2])
         index = torch.from_numpy(np.pad(steps.index, ((0, 0), (0, 0), (0, widest - steps.index.shape[2]))))
         index, lengths = index.to(self._device), torch.from_numpy(steps.lengths).to(self._device)
@@ -118,9 +124,11 @@ class GraphTrainer:
             losses[step, :models].copy_(one.losses)
         return losses
 
-    def mean_gradient(self, stack: ModelStack, chosen: Sequence[Indices], temperature: float = 1.0) -> Tensor:
-        if temperature != 1.0:
-            return self._fallback.mean_gradient(stack, chosen, temperature)
+    def mean_gradient(
+        self, stack: ModelStack, chosen: Sequence[Indices], local: LocalTraining, temperature: float = 1.0
+    ) -> Tensor:
+        if temperature != 1.0 or objective_of(local) != objective_of(USUAL):
+            return self._fallback.mean_gradient(stack, chosen, local, temperature)
         counts = np.array([len(images) for images in chosen])
         index = np.zeros((len(chosen), _eights(int(counts.max()))), dtype=np.int64)
         for row, images in enumerate(chosen):
@@ -133,7 +141,7 @@ class GraphTrainer:
             some = slice(first, min(first + CHUNK, index.shape[1]))
             kernels = self._kernels(len(chosen), some.stop - some.start)
             there = where[:, some].contiguous(), share[:, some].contiguous()
-            kernels(stack.theta, part, self._images.inputs, self._images.labels, *there, losses)
+            kernels(stack.theta, part, *self._given, *there, losses)
             total += part
         for name in self._frozen:
             self._flat.view(total, name).zero_()
@@ -172,11 +180,11 @@ class GraphTrainer:
         losses = torch.zeros(models, device=self._device)
         slopes = self._slopes[len(stack.theta)][:models]
         theta, velocity, masks, received = (
-            rows[:models] for rows in (stack.theta, stack.velocity, stack.masks, stack.received)
+            rows[:models] for rows in (stack.theta, stack.slots["velocity"], stack.masks, stack.received)
         )
         pulled = received if recipe.mu else None
         descent = Descent(velocity, masks, awake, recipe.lr, recipe.momentum, recipe.l2, recipe.mu, pulled)
-        given = self._images.inputs, self._images.labels, index, share, losses
+        given = *self._given, index, share, losses
         take = partial(self._kernels(models, images).step, theta, slopes, *given, descent)
         return Step(index, share, awake, losses, _graph(take) if self._device.type == "cuda" else take)
 

@@ -11,10 +11,16 @@ from feddst.core.minibatches import Indices, cuts
 
 @dataclass(frozen=True)
 class Lockstep:
-    """index: int64 [steps, models, images], filled with 0; lengths: int64 [steps, models], 0 where a model is done."""
+    """index: int64 [steps, models, images], filled with 0; lengths: int64 [steps, models], 0 where a model is done.
+
+    `before`: how many steps each model took in the round before these, `planned`: how many it takes in all of it, int64
+    [models]; None: none, and these alone.
+    """
 
     index: Indices
     lengths: Indices
+    before: Indices | None = None
+    planned: Indices | None = None
 
     @property
     def steps(self) -> int:
@@ -25,14 +31,25 @@ class Lockstep:
         """Each step alone."""
         for step in range(self.steps):
             alone = slice(step, step + 1)
-            yield Lockstep(self.index[alone], self.lengths[alone])
+            yield Lockstep(self.index[alone], self.lengths[alone], self.taken(step), self.all_planned)
+
+    def taken(self, step: int) -> Indices:
+        """How many steps of the round each model that is not done has behind it, int64 [models]."""
+        return step + (np.zeros_like(self.lengths[0]) if self.before is None else self.before)
+
+    @property
+    def all_planned(self) -> Indices:
+        """`planned`, int64 [models]."""
+        return np.count_nonzero(self.lengths, axis=0) if self.planned is None else self.planned
 
     def minibatches(self) -> list[Indices]:
         """Each model's images in the first step; an arbitrary one if it is done, since none may be empty."""
         return [row[: max(1, length)] for row, length in zip(self.index[0], self.lengths[0].tolist(), strict=True)]
 
 
-def in_lockstep(sequences: Sequence[Indices], batch: int) -> Lockstep:
+def in_lockstep(
+    sequences: Sequence[Indices], batch: int, before: Indices | None = None, planned: Indices | None = None
+) -> Lockstep:
     """The steps of models that go through these sequences, [epochs, images] each, in minibatches."""
     shapes: dict[tuple[int, ...], list[int]] = {}
     for model, sequence in enumerate(sequences):
@@ -51,7 +68,7 @@ def in_lockstep(sequences: Sequence[Indices], batch: int) -> Lockstep:
                 index[step, models, :length] = together[:, epoch, piece]
                 lengths[step, models] = length
                 step += 1
-    return Lockstep(index, lengths)
+    return Lockstep(index, lengths, before, planned)
 
 
 def epoch_losses(losses: NDArray[np.float64], lengths: Indices, sequences: Sequence[Indices]) -> list[list[float]]:

@@ -1,6 +1,6 @@
 """Models side by side while they train, and the trainers' protocol."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -17,21 +17,30 @@ from feddst.engines.stacked.lockstep import Lockstep
 class ModelStack:
     """M models, a row each; see `Flat`.
 
-    theta, velocity: float32 [M, width]; masks: uint8 [M, width], 0 where a weight is masked, frozen or absent;
-    received: like theta, the target of the proximal term; buffers: [M, *shape] each.
+    theta: float32 [M, width]; masks: uint8 [M, width], 0 where a weight is masked, frozen or absent;
+    received: like theta, the target of the proximal term; slots: the optimizer's state, like theta each; buffers:
+    [M, *shape] each.
     """
 
     theta: Tensor
-    velocity: Tensor
     masks: Tensor
     received: Tensor
+    slots: dict[str, Tensor] = field(default_factory=dict)
     buffers: dict[str, Tensor] = field(default_factory=dict)
 
     @classmethod
     def empty(cls, models: int, flat: Flat, device: torch.device) -> "ModelStack":
         """Memory for `models` models, all zero."""
-        theta, velocity, received = (torch.zeros(models, flat.width, device=device) for _ in range(3))
-        return cls(theta, velocity, torch.zeros(models, flat.width, dtype=torch.uint8, device=device), received)
+        theta, received = (torch.zeros(models, flat.width, device=device) for _ in range(2))
+        return cls(theta, torch.zeros(models, flat.width, dtype=torch.uint8, device=device), received)
+
+    def forget(self, slots: Iterable[str]) -> None:
+        """Set the optimizer's state to 0, where there is memory for it; else make it."""
+        for slot in slots:
+            if slot in self.slots:
+                self.slots[slot].zero_()
+            else:
+                self.slots[slot] = torch.zeros_like(self.theta)
 
 
 class Trainer(Protocol):
@@ -42,12 +51,14 @@ class Trainer(Protocol):
         ...
 
     def epochs(self, stack: ModelStack, steps: Lockstep, local: LocalTraining, mu: float) -> Tensor:
-        """SGD steps as planned; returns the mean loss of each model before each step, [steps, models].
+        """Optimizer steps as planned; returns the mean loss of each model before each step, [steps, models].
 
         `mu` is the strength of the proximal term.
         """
         ...
 
-    def mean_gradient(self, stack: ModelStack, chosen: Sequence[Indices], temperature: float = 1.0) -> Tensor:
+    def mean_gradient(
+        self, stack: ModelStack, chosen: Sequence[Indices], local: LocalTraining, temperature: float = 1.0
+    ) -> Tensor:
         """Each model's gradient averaged over its own chosen images, dense, [M, width]; see `Client.mean_gradient`."""
         ...

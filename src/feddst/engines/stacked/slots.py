@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from feddst.core import ClientData, ClientPlan, Examples
+from feddst.core.batches import joined
 from feddst.core.examples import Draw
 from feddst.core.minibatches import Indices, cuts, orders
 from feddst.data import Records
@@ -15,47 +15,26 @@ from feddst.errors import UnsupportedModelError
 from feddst.wire import ClientTask
 
 PIECE = 5000
-"""Images that are copied to a device together."""
+"""Examples that are copied to a device together."""
 
 
-@dataclass(frozen=True)
-class Images:
-    """All training images, on the engine's device. inputs: float32 [N, *shape]; labels: int64 [N]."""
-
-    inputs: Tensor
-    labels: Tensor
-
-    def at(self, rows: Indices) -> Examples:
-        """The images in these rows."""
-        here = torch.from_numpy(rows).to(self.inputs.device)
-        return Examples(self.inputs[here], self.labels[here])
-
-
-def on_device(records: Records, device: torch.device) -> Images:
-    """All records on a device.
+def on_device(records: Records, device: torch.device) -> Examples:
+    """All records on a device; raises `UnsupportedModelError` if they are not the same each time they are read.
 
     They are computed on the CPU, whose divisions differ from a GPU's in the last bits, and some at a time.
     """
     if not records.fixed:
         raise UnsupportedModelError("the data are read as they are needed, and may change each time")
     if device.type == "cpu":
-        return Images(*_tensors(records.read()))
-    pieces = [
-        records.read(np.arange(start, min(start + PIECE, len(records)))) for start in range(0, len(records), PIECE)
-    ]
-    inputs, targets = zip(*(_tensors(piece.to(device)) for piece in pieces), strict=True)
-    return Images(torch.cat(inputs), torch.cat(targets))
-
-
-def _tensors(examples: Examples) -> tuple[Tensor, Tensor]:
-    if not isinstance(examples.inputs, Tensor) or not isinstance(examples.targets, Tensor):
-        raise UnsupportedModelError("there are several inputs")
-    return examples.inputs, examples.targets
+        return records.read()
+    every = np.split(np.arange(len(records)), range(PIECE, len(records), PIECE))
+    pieces = [records.read(index).to(device) for index in every]
+    return Examples(joined([piece.inputs for piece in pieces]), joined([piece.targets for piece in pieces]))
 
 
 @dataclass(frozen=True, eq=False)
 class Rows(ClientData):
-    """Some rows of `Images`."""
+    """Some of the examples on the device."""
 
     rows: Indices
 

@@ -11,33 +11,25 @@ from torch import Tensor, nn
 
 from feddst.clients.client import diverged, finished, refuse_diverged, stretches
 from feddst.clients.reference import train_client
-from feddst.clients.steps import LotteryPruning, Proximal, Readjust, Report
+from feddst.clients.steps import Proximal, Readjust, Report
 from feddst.clients.steps.readjust import drop, grow, growth_images, random_scores
 from feddst.clients.steps.report import hessian_gradient, refuse_frozen, reported_batches, signs
-from feddst.core import ClientPlan, ClientState, LocalTraining, positions_of, unpacked
+from feddst.core import ClientState, Examples, LocalTraining, positions_of, unpacked
 from feddst.core.keys import torch_seed
 from feddst.core.minibatches import Indices, cuts
-from feddst.engines.native.known import Detour, why_unknown
+from feddst.engines.native.known import Detour
 from feddst.engines.stacked.beginning import MaskRows, begin
 from feddst.engines.stacked.flat import Flat
+from feddst.engines.stacked.known import why_alone
 from feddst.engines.stacked.lockstep import Lockstep, epoch_losses, in_lockstep
 from feddst.engines.stacked.model_stack import ModelStack, Trainer
-from feddst.engines.stacked.slots import Images, sequence
+from feddst.engines.stacked.slots import sequence
 from feddst.engines.stacked.squares import StackedSquares
 from feddst.errors import DivergenceError
 from feddst.models import load
 from feddst.wire import ClientTask
 
 T = TypeVar("T")
-
-SIDE_BY_SIDE = {Readjust, Proximal, LotteryPruning, Report}
-"""The steps carried out for all models at once; with others one client is trained after another."""
-
-
-def why_alone(plan: ClientPlan) -> str:
-    """Why clients with this plan are trained one after another; empty if they go side by side."""
-    others = [step.name for step in plan.steps if type(step) not in SIDE_BY_SIDE]
-    return f"the step {others[0]} is asked for" if others else why_unknown(plan)
 
 
 class Failures(dict[int, DivergenceError]):
@@ -74,12 +66,12 @@ class Trained:
 class StackedTrainer:
     """Trains the models of many clients at once, from a module, the images, and a trainer that takes steps."""
 
-    def __init__(self, module: nn.Module, flat: Flat, images: Images, trainer: Trainer) -> None:
+    def __init__(self, module: nn.Module, flat: Flat, images: Examples, trainer: Trainer) -> None:
         self._module = module
         self._flat = flat
         self._images = images
         self._trainer = trainer
-        self._mask_rows = MaskRows(flat, module, images.inputs.device)
+        self._mask_rows = MaskRows(flat, module, images.device)
         self._detour = Detour(
             "training one client after another where %s, which is not known side by side; this is slower"
         )
@@ -137,7 +129,9 @@ class StackedTrainer:
 
     def _alone(self, task: ClientTask) -> ClientTask:
         """A task with its images, and with the broadcast as clients receive it: on the CPU."""
-        return task.with_data(self._images.at(task.data.indices)).read_as(task.sent.on_cpu())
+        return task.with_data(self._images.at(torch.from_numpy(task.data.indices).to(self._images.device))).read_as(
+            task.sent.on_cpu()
+        )
 
     def _learn(
         self, stack: ModelStack, tasks: Sequence[ClientTask], failures: Failures, squares: StackedSquares | None
@@ -168,7 +162,9 @@ class StackedTrainer:
         """Some epochs, after `done` of them; returns each task's mean loss in each."""
         local, proximal = tasks[0].plan.local, tasks[0].plan.step(Proximal)
         mu = 0.0 if proximal is None else proximal.pull
-        steps = in_lockstep(sequences, local.batch)
+        an_epoch = np.array([len(cuts(len(task.data), local.batch)) for task in tasks])
+        epochs = np.array([task.plan.local.epochs for task in tasks])
+        steps = in_lockstep(sequences, local.batch, an_epoch * np.minimum(done, epochs), an_epoch * epochs)
         if not steps.steps:
             return [[] for _ in tasks]
         losses = self._steps(stack, steps, local, mu, squares).double().cpu().numpy()
@@ -188,7 +184,7 @@ class StackedTrainer:
             return self._trainer.epochs(stack, steps, local, mu)
         losses = []
         for one in steps.one_by_one():
-            squares.add(self._trainer.mean_gradient(stack, one.minibatches()), one.lengths[0] > 0)
+            squares.add(self._trainer.mean_gradient(stack, one.minibatches(), local), one.lengths[0] > 0)
             losses.append(self._trainer.epochs(stack, one, local, mu))
         return torch.cat(losses)
 
@@ -196,25 +192,26 @@ class StackedTrainer:
         self, stack: ModelStack, tasks: Sequence[ClientTask], readjust: Readjust, last_batches: Sequence[Indices]
     ) -> None:
         """Readjust all masks, those of one run together: they hold equally many weights."""
+        local = tasks[0].plan.local
 
         def scores() -> Tensor:
             if readjust.growth.rule == "random":
                 return self._random_scores(stack, tasks)
             if readjust.growth.images == "last-batch":
-                return self._trainer.mean_gradient(stack, last_batches).abs_()
+                return self._trainer.mean_gradient(stack, last_batches, local).abs_()
             chosen = [task.data.indices[growth_images(len(task.data), readjust.growth, *task.draw)] for task in tasks]
-            return self._trainer.mean_gradient(stack, chosen).abs_()
+            return self._trainer.mean_gradient(stack, chosen, local).abs_()
 
         early = scores() if readjust.growth.weights == "unpruned" else None
         kept: list[dict[str, Tensor]] = []
         runs = [_Rows(stack, self._flat, rows) for rows in _by_run(tasks, stack.theta.device)]
         for run in runs:
-            kept.append(drop(run.params, [run.velocity], run.masks, readjust))
+            kept.append(drop(run.params, run.slots, run.masks, readjust))
             run.write_back()
         found = scores() if early is None else early
         for run, left in zip(runs, kept, strict=True):
             values = self._flat.views(found[run.rows])
-            grown = grow(run.params, [run.velocity], run.masks, left, values, readjust)
+            grown = grow(run.params, run.slots, run.masks, left, values, readjust)
             for name, mask in grown.items():
                 run.masks[name].copy_(mask)
             run.write_back()
@@ -257,7 +254,7 @@ class StackedTrainer:
         if report.kind == "sign":
             refuse_frozen(self._module)
         images = [task.data.indices[np.concatenate(batches)] for task, batches in zip(tasks, chosen, strict=True)]
-        gradients = self._trainer.mean_gradient(stack, images, report.temperature)
+        gradients = self._trainer.mean_gradient(stack, images, tasks[0].plan.local, report.temperature)
         if report.kind == "sign":
             for row, task in enumerate(tasks):
                 named = {name: value[0] for name, value in self._flat.views(gradients[row : row + 1]).items()}
@@ -267,7 +264,7 @@ class StackedTrainer:
 
     def _reported(self, task: ClientTask, report: Report) -> list[Indices]:
         """The images that a report is made from, by their places among the task's."""
-        labels = self._images.labels[torch.from_numpy(task.data.indices)].cpu().numpy()
+        labels = self._images.at(torch.from_numpy(task.data.indices).to(self._images.device)).classes
         return reported_batches(labels, report, task.plan.local, *task.draw)
 
     def _hessian_gradients(
@@ -287,17 +284,15 @@ class _Rows:
 
     def __init__(self, stack: ModelStack, flat: Flat, rows: Tensor) -> None:
         self.rows = rows
-        self._stack = stack
-        self._copies = (stack.theta[rows], stack.velocity[rows], stack.masks[rows])
-        theta, velocity, masks = self._copies
-        self.params, self.velocity = flat.views(theta), flat.views(velocity)
+        self._whole = (stack.theta, stack.masks, *stack.slots.values())
+        self._copies = [whole[rows] for whole in self._whole]
+        theta, masks, *slots = self._copies
+        self.params, self.slots = flat.views(theta), [flat.views(kept) for kept in slots]
         self.masks = flat.views(masks.view(torch.bool))
 
     def write_back(self) -> None:
-        for all_rows, mine in zip(
-            (self._stack.theta, self._stack.velocity, self._stack.masks), self._copies, strict=True
-        ):
-            all_rows[self.rows] = mine
+        for whole, mine in zip(self._whole, self._copies, strict=True):
+            whole[self.rows] = mine
 
 
 @dataclass

@@ -1,0 +1,105 @@
+"""Losses and metrics of a user's own."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import feddst
+from feddst.core import Mean, Whole
+from feddst.errors import OptionError
+from feddst.objectives import CrossEntropy, SquaredError, objective_from
+from feddst.objectives.function import as_metric
+from feddst.runtime.loop import Silent
+
+TWO = torch.tensor([[1.0], [2.0]]), torch.tensor([1.0, 3.0])
+
+
+def bias(outputs: Tensor, targets: Tensor) -> float:
+    return float((outputs.squeeze(1) - targets).mean())
+
+
+def distance(outputs: Tensor, targets: Tensor) -> Tensor:
+    return (outputs.squeeze(1) - targets).abs()
+
+
+def squared(outputs: Tensor, targets: Tensor) -> Tensor:
+    return (outputs.squeeze(1) - targets).square().mean()
+
+
+def each_squared(outputs: Tensor, targets: Tensor) -> Tensor:
+    return (outputs.squeeze(1) - targets).square()
+
+
+@pytest.mark.parametrize("function", [squared, each_squared])
+def test_a_mean_or_a_loss_for_each_example(function: Callable[..., Tensor]) -> None:
+    objective = objective_from(CrossEntropy(), function, ())
+    assert objective.name == function.__name__
+    assert float(objective.loss(*TWO)) == 0.5
+    assert float(objective.loss(*TWO, "sum")) == 1.0
+
+
+def test_whether_a_metric_is_a_mean_is_found_out() -> None:
+    mean, whole = as_metric("distance", distance, *TWO), as_metric("bias", bias, *TWO)
+    assert isinstance(mean, Mean)
+    assert mean.of(mean.added(*TWO)) == 0.5
+    assert isinstance(whole, Whole)
+    assert whole.of(*TWO) == -0.5
+    assert mean.higher_is_better
+    assert not as_metric("my error", distance, *TWO).higher_is_better
+
+
+def test_given_metrics_come_before_the_objectives_own() -> None:
+    objective = objective_from(SquaredError(), None, {"mae": distance, "bias": bias})
+    assert objective.name == "squared-error with mae, bias"
+    assert objective.minimised == "squared-error"
+    assert [metric.name for metric in objective.resolved(*TWO).metrics] == ["mae", "bias", "rmse", "r2"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (lambda outputs, targets: "good", r"metrics\['odd'\] must give a number, got str"),
+        (lambda outputs, targets: torch.zeros(3, 2), "one for each example .* got a tensor of shape"),
+        (lambda outputs, targets: outputs @ outputs, r"metrics\['odd'\] failed on two examples: "),
+    ],
+)
+def test_a_metric_that_gives_something_else_is_refused(given: Any, why: str) -> None:
+    with pytest.raises(OptionError, match=why):
+        as_metric("odd", given, *TWO)
+
+
+def test_a_run_with_a_loss_and_metrics_of_ones_own() -> None:
+    """The same loss as `squared-error` trains the same weights, and the run goes by the first metric."""
+    draws = np.random.default_rng(1)
+    inputs = draws.normal(size=(60, 4)).astype("float32")
+    targets = inputs.sum(axis=1)
+    data = (inputs[:40], targets[:40]), (inputs[40:], targets[40:])
+
+    def run(**given: Any) -> feddst.Result:
+        config = feddst.configure(
+            method="fedavg",
+            rounds=2,
+            eval_every=1,
+            data={"clients": 4, "partition": "iid", "images_per_class": 5},
+            cohort={"size": 4},
+            local={"epochs": 1, **given.pop("local", {})},
+            engine={"kind": "reference", "workers": 1},
+        )
+        model = lambda: nn.Linear(4, 1)  # noqa: E731
+        return feddst.run(config, model=model, data=data, watcher=Silent(), **given)
+
+    usual = run(local={"objective": "squared-error"})
+    own = run(loss=squared, metrics={"bias": bias})
+    for name, value in usual.model.state_dict().items():
+        assert torch.equal(value, own.model.state_dict()[name])
+    assert own.summary.metric.name == "bias"
+    row = own.rows[-1]
+    assert row.value("test_loss") == pytest.approx(usual.rows[-1].loss)
+    outputs = usual.model(torch.from_numpy(inputs[40:])).detach()
+    assert row.score == pytest.approx(bias(outputs, torch.from_numpy(targets[40:])), rel=1e-5)
+    with pytest.raises(OptionError, match=r"a metric's name must begin .* got 'rounds left'"):
+        run(loss=squared, metrics={"rounds left": bias})
