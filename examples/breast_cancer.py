@@ -34,7 +34,8 @@ for method in ("fedavgm", "feddst"):
     )
     result = feddst.run(config, data=data)  # the built-in mlp, since inputs are rows of numbers
     last = result.rows[-1]
+    area = last.others["auc_global"]
     print(
-        f"{method}: {last.score_global:.1%} of all test patients right, area under the curve {last.others['auc_global']:.3f}, "
+        f"{method}: {last.score_global:.1%} of all test patients right, area under the curve {area:.3f}, "
         f"after {last.upload_bytes / 2**10:,.0f} KiB sent up"
     )

@@ -1,4 +1,4 @@
-"""Regression: how far diabetes will go in a year, from ten measurements of a patient. Ten clinics, Adam, a cosine schedule.
+"""Regression with Adam and a cosine schedule: how diabetes goes on, from ten measurements of a patient. Ten clinics.
 
 pip install scikit-learn
 python examples/diabetes.py

@@ -32,8 +32,8 @@ class DataConfig:
 
     dataset: str = option(
         "mnist",
-        "data set; mnist and shakespeare are bundled, cifar is downloaded, fashion-mnist and har are read from where you "
-        "have them, folder is your own images",
+        "data set; mnist and shakespeare are bundled, cifar is downloaded, fashion-mnist and har are read from where "
+        "you have them, folder is your own images",
         among=SOURCES,
     )
     root: str = option(

@@ -61,7 +61,7 @@ class Roles:
 
 
 def load_shakespeare() -> Dataset:
-    """Windows int32 [n, WINDOW] and the character after each of their positions, int64 [n, WINDOW]; owners are roles."""
+    """Windows int32 [n, WINDOW], and the character after each position, int64 [n, WINDOW]; owners are roles."""
     found = roles()
     train, test = (
         StoredRecords(torch.from_numpy(part.inputs.astype(np.int32)), torch.from_numpy(part.targets))
