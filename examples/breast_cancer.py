@@ -4,10 +4,14 @@ pip install scikit-learn
 python examples/breast_cancer.py
 """
 
+from typing import Any
+
 import numpy as np
 from sklearn.datasets import load_breast_cancer
 
 import feddst
+
+SPARSE: dict[str, Any] = {"sparsity": {"level": 0.8}, "readjust": {"every": 5, "until": 20}}
 
 # 569 patients. Each measurement gets mean 0 and deviation 1; yes (1) is malignant.
 found = load_breast_cancer()
@@ -22,7 +26,7 @@ data = feddst.Dataset.of(
     classes=("benign", "malignant"),
 )
 
-for method in ("fedavgm", "feddst"):
+for method, own in (("fedavgm", {}), ("feddst", SPARSE)):
     config = feddst.configure(
         method=method,
         rounds=30,
@@ -30,7 +34,7 @@ for method in ("fedavgm", "feddst"):
         cohort={"size": 5},
         engine={"kind": "reference", "workers": 1},  # so little needs no other process
         local={"objective": "binary", "lr": 0.03, "epochs": 2},
-        **({"sparsity": {"level": 0.8}, "readjust": {"every": 5, "until": 20}} if method == "feddst" else {}),
+        **own,
     )
     result = feddst.run(config, data=data)  # the built-in mlp, since inputs are rows of numbers
     last = result.rows[-1]

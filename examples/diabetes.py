@@ -4,10 +4,14 @@ pip install scikit-learn
 python examples/diabetes.py
 """
 
+from typing import Any
+
 import numpy as np
 from sklearn.datasets import load_diabetes
 
 import feddst
+
+SPARSE: dict[str, Any] = {"sparsity": {"level": 0.8}, "readjust": {"every": 5, "until": 30}}
 
 # 442 patients. Inputs and targets get mean 0 and deviation 1, as a network likes them.
 found = load_diabetes()
@@ -19,7 +23,7 @@ targets = ((found.target - middle) / scale).astype("float32")
 data = feddst.Dataset.of((inputs[train], targets[train]), (inputs[test], targets[test]), name="diabetes")
 
 print(f"always the mean: an error of {np.sqrt(np.mean((found.target[test] - middle) ** 2)):.1f}")
-for method in ("fedavgm", "feddst"):
+for method, own in (("fedavgm", {}), ("feddst", SPARSE)):
     config = feddst.configure(
         method=method,
         rounds=40,
@@ -34,7 +38,7 @@ for method in ("fedavgm", "feddst"):
             "epochs": 2,
             "l2": 0.0,
         },
-        **({"sparsity": {"level": 0.8}, "readjust": {"every": 5, "until": 30}} if method == "feddst" else {}),
+        **own,
     )
     result = feddst.run(config, data=data)  # the built-in mlp, since inputs are rows of numbers
     last = result.rows[-1]

@@ -38,7 +38,7 @@ class BlockManager:
             for kind in dict.fromkeys(kinds)
         ]
         axes = [Index({"data": np.array(names, object), "name": None}), RangeIndex(0, rows)]
-        self.state = (axes, [], [], {"0.14.1": {"axes": axes, "blocks": blocks}})
+        self.state: Any = (axes, [], [], {"0.14.1": {"axes": axes, "blocks": blocks}})
 
     def __reduce__(self) -> Any:
         return copyreg._reconstructor, (BlockManager, object, None), self.state  # type: ignore[attr-defined]
@@ -61,20 +61,20 @@ def _new_Index(kind: type, values: dict[str, Any]) -> Any:  # noqa: N802
     raise AssertionError("the tests never rebuild an index")
 
 
-PLACES = {
-    DataFrame: "pandas.core.frame",
-    BlockManager: "pandas.core.internals.managers",
-    Index: "pandas.core.indexes.base",
-    _new_Index: "pandas.core.indexes.base",
-    RangeIndex: "pandas.core.indexes.range",
-}
+PLACES: tuple[tuple[Any, str], ...] = (
+    (DataFrame, "pandas.core.frame"),
+    (BlockManager, "pandas.core.internals.managers"),
+    (Index, "pandas.core.indexes.base"),
+    (_new_Index, "pandas.core.indexes.base"),
+    (RangeIndex, "pandas.core.indexes.range"),
+)
 
 
 @pytest.fixture
 def pickled_tables(monkeypatch: pytest.MonkeyPatch) -> Pickled:
     """Pickles lists of tables by number, under the names that pandas' own classes have."""
     monkeypatch.setitem(sys.modules, "pandas", ModuleType("pandas"))
-    for thing, place in PLACES.items():
+    for thing, place in PLACES:
         if not isinstance(sys.modules.get(place), _Stand):
             monkeypatch.setitem(sys.modules, place, _Stand(place))
         monkeypatch.setattr(sys.modules[place], thing.__name__, thing, raising=False)

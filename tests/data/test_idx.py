@@ -38,6 +38,7 @@ def test_the_four_files_are_read(files: dict[str, bytes], tmp_path: Path, suffix
     assert data.mean == (round(11.5 / 255, 4),)
     assert data.std == (round((575 / 12) ** 0.5 / 255, 4),)
     white = data.inputs(torch.full((1, 1, 2, 3), 255, dtype=torch.uint8))
+    assert isinstance(white, torch.Tensor)
     assert float(white[0, 0, 0, 0]) == pytest.approx((1 - data.mean[0]) / data.std[0])
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from feddst.data import shakespeare
+from feddst.data.mnist import BUNDLED
 from feddst.data.shakespeare import (
-    BUNDLED,
     LETTERS,
     PADDING,
     UNKNOWN,

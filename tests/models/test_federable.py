@@ -176,25 +176,29 @@ class Tied(nn.Module):
 
     def __init__(self, first: str = "embedding") -> None:
         super().__init__()
-        layers = {"embedding": nn.Embedding(5, 4), "middle": nn.Linear(4, 4), "output": nn.Linear(4, 5)}
-        for name in (first, *(name for name in layers if name != first)):
-            self.add_module(name, layers[name])
-        self.output.weight = self.embedding.weight  # type: ignore[union-attr, assignment]
+        layers: dict[str, Any] = {"embedding": nn.Embedding(5, 4), "middle": nn.Linear(4, 4), "output": nn.Linear(4, 5)}
+        layers["output"].weight = layers["embedding"].weight
+        self.layers = nn.ModuleDict({name: layers[name] for name in sorted(layers, key=lambda name: name != first)})
 
     def forward(self, x: torch.Tensor) -> Any:
-        return self.output(self.middle(self.embedding(x)).mean(dim=1))
+        return self.layers["output"](self.layers["middle"](self.layers["embedding"](x)).mean(dim=1))
 
 
 @pytest.mark.parametrize("first", ["embedding", "output"])
 def test_a_shared_weight_is_one_parameter(first: str) -> None:
     """An embedding stays dense, whatever shares its weight, unless it is named: by any of its names."""
-    module, kept = Tied(first), f"{first}.weight"
-    assert set(initial_model(module).params) == {kept, "output.bias", "middle.weight", "middle.bias"}
-    assert names(module) == ["middle.weight"]
+    module, kept = Tied(first), f"layers.{first}.weight"
+    assert set(initial_model(module).params) == {
+        kept,
+        "layers.output.bias",
+        "layers.middle.weight",
+        "layers.middle.bias",
+    }
+    assert names(module) == ["layers.middle.weight"]
     assert dense_reasons(module)[kept] == "an embedding"
-    for pattern in ("embedding", "output", "output.weight"):
+    for pattern in ("layers.embedding", "layers.output", "layers.out*.weight"):
         assert names(module, prunable=(pattern,)) == [kept]
-        assert names(module, prunable=("*",), dense=(pattern,)) == ["middle.weight"]
+        assert names(module, prunable=("*",), dense=(pattern,)) == ["layers.middle.weight"]
 
 
 def test_a_weight_that_linear_layers_share_is_prunable_and_multiplied_by_each() -> None:
@@ -208,4 +212,4 @@ def test_a_shared_weight_is_loaded_once_for_all() -> None:
     module, other = Tied(), Tied()
     source = initial_model(other)
     load(module, source.params, source.buffers)
-    assert torch.equal(module.get_parameter("output.weight"), other.get_parameter("embedding.weight"))
+    assert torch.equal(module.get_parameter("layers.output.weight"), other.get_parameter("layers.embedding.weight"))

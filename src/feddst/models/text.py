@@ -86,11 +86,12 @@ class Attention(nn.Module):
         scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
         later = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).triu(1)
         mixed = scores.masked_fill(later, -math.inf).softmax(dim=-1) @ value
-        return self.out(mixed.transpose(1, 2).flatten(2))
+        found: Tensor = self.out(mixed.transpose(1, 2).flatten(2))
+        return found
 
     def _heads(self, x: Tensor) -> Tensor:
         """[examples, heads, positions, width / heads]."""
-        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        return x.reshape(*x.shape[:2], self.heads, -1).transpose(1, 2)
 
 
 class Block(nn.Module):
@@ -107,7 +108,8 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attention(self.norm1(x))
-        return x + self.narrow(self.relu(self.wide(self.norm2(x))))
+        found: Tensor = x + self.narrow(self.relu(self.wide(self.norm2(x))))
+        return found
 
 
 class ClassesFirst(nn.Module):
