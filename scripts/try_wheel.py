@@ -29,7 +29,7 @@ MNIST = tuple(
     f"feddst/data/bundled/{part}-{what}-ubyte.gz" for part in PARTS for what in ("images-idx3", "labels-idx1")
 )
 METADATA = f"feddst-{__version__}.dist-info"
-NEEDED = (*MNIST, "feddst/py.typed", f"{METADATA}/entry_points.txt")
+NEEDED = (*MNIST, "feddst/data/bundled/shakespeare.txt.xz", "feddst/py.typed", f"{METADATA}/entry_points.txt")
 SMALL = ("--data.clients", "40", "--cohort.size", "5")
 
 

@@ -1,8 +1,11 @@
 """From options to data."""
 
+import gzip
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ from PIL import Image
 
 from feddst.data import DataConfig, Dataset, clients_of, federate, load, sources
 from feddst.data.cifar import Cifar
+from feddst.data.har import CHANNELS
 from feddst.data.sources import data_directory
 from feddst.errors import DataError, OptionError
 
@@ -50,6 +54,46 @@ def test_the_root_is_the_option_then_the_environment_then_a_cache(monkeypatch: p
     monkeypatch.setitem(sys.modules, "pooch", None)
     with pytest.raises(DataError, match=r"set data\.root or FEDDST_DATA"):
         data_directory(DataConfig())
+
+
+def test_shakespeare_is_in_the_package() -> None:
+    data = load(DataConfig(dataset="shakespeare"))
+    assert (data.train_images.dtype, data.train_labels.dtype) == (torch.int32, torch.int64)
+    assert (data.input_shape, data.classes, data.num_classes) == ((80,), (), 81)
+    assert data.vocabulary[2:4] == ("!", '"')
+    clients = federate(DataConfig(dataset="shakespeare", partition="owner", clients=3), 0, data)
+    for client in range(3):
+        assert data.owners is not None
+        [owner] = {int(data.owners[0][at]) for at in clients.partition.train[client]}
+        assert {int(data.owners[1][at]) for at in clients.partition.test[client]} == {owner}
+
+
+def test_people_are_the_clients_of_har(pickled_tables: Callable[[Any], bytes], tmp_path: Path) -> None:
+    labels = np.repeat([1, 6], 128 + 9 * 64)
+    columns = {name: np.sin(np.arange(len(labels)) / 9) for name in CHANNELS} | {"label": labels}
+    (tmp_path / "HAPT.pkl.gz").write_bytes(gzip.compress(pickled_tables({4: [columns], 9: [columns]})))
+    config = DataConfig(dataset="har", root=str(tmp_path), partition="owner", clients=2)
+    clients = federate(config, 0)
+    assert clients.dataset.classes[:2] == ("walking", "walking upstairs")
+    assert clients.dataset.input_shape == (6, 128)
+    assert clients.class_counts()[:, [0, 5]].tolist() == [[7, 7], [7, 7]]
+
+
+def test_mnists_files_may_hold_other_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for part, size in (("train", 6), ("t10k", 2)):
+        images, labels = bytes(range(size * 4)), bytes(label % 3 for label in range(size))
+        sides = b"".join(side.to_bytes(4, "big") for side in (size, 2, 2))
+        (tmp_path / f"{part}-images-idx3-ubyte").write_bytes(bytes((0, 0, 8, 3)) + sides + images)
+        (tmp_path / f"{part}-labels-idx1-ubyte").write_bytes(bytes((0, 0, 8, 1)) + sides[:4] + labels)
+    own = load(DataConfig(root=str(tmp_path)))
+    assert (own.name, own.classes, len(own.train)) == ("mnist", ("0", "1", "2"), 6)
+    fashion = load(DataConfig(dataset="fashion-mnist", root=str(tmp_path)))
+    assert (fashion.name, fashion.classes[0], fashion.num_classes) == ("fashion-mnist", "T-shirt/top", 10)
+    monkeypatch.setattr(sources, "FASHION_PLACE", tmp_path)
+    assert len(load(DataConfig(dataset="fashion-mnist")).train) == 6
+    monkeypatch.setattr(sources, "FASHION_PLACE", tmp_path / "nowhere")
+    with pytest.raises(DataError, match=r"fashion-mnist is not in feddst: .* or set data\.root to the directory"):
+        load(DataConfig(dataset="fashion-mnist"))
 
 
 def test_a_folder_needs_a_root() -> None:

@@ -5,7 +5,9 @@ import re
 import runpy
 import sys
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
+import numpy as np
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -45,3 +47,40 @@ def test_each_example_is_listed() -> None:
     page = (EXAMPLES / "README.md").read_text()
     own = {path.name for path in EXAMPLES.iterdir() if not path.name.startswith((".", "_"))}
     assert own - {"README.md"} == set(re.findall(r"^\| \[.*?\]\((.*?)\)", page, re.MULTILINE))
+
+
+@pytest.fixture
+def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data in the form of scikit-learn's, which is not needed then: the first two numbers decide."""
+    rng = np.random.default_rng(3)
+
+    def bunch(patients: int, numbers: int) -> SimpleNamespace:
+        data = rng.normal(size=(patients, numbers))
+        return SimpleNamespace(data=data, target=100 + 40 * (data[:, 0] - data[:, 1]))
+
+    diabetes, cells = bunch(442, 10), bunch(569, 30)
+    cells.target = (cells.target > 100).astype(int)
+    module = ModuleType("sklearn.datasets")
+    module.load_diabetes, module.load_breast_cancer = lambda: diabetes, lambda: cells  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "sklearn", ModuleType("sklearn"))
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", module)
+
+
+@pytest.mark.usefixtures("made_up")
+def test_regression(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(EXAMPLES / "diabetes.py"))
+    found = re.findall(r"^(.+): an error of ([\d.]+)(?: after ([\d,]+) KiB sent up)?$", capsys.readouterr().out, re.M)
+    assert [who for who, _, _ in found] == ["always the mean", "fedavgm", "feddst"]
+    mean, dense, sparse = (float(error) for _, error, _ in found)
+    assert max(dense, sparse) < mean / 2
+    assert int(found[2][2].replace(",", "")) < int(found[1][2].replace(",", "")) / 3
+
+
+@pytest.mark.usefixtures("made_up")
+def test_a_yes_or_a_no(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(EXAMPLES / "breast_cancer.py"))
+    found = re.findall(r"(\w+): ([\d.]+)% of all .* curve ([\d.]+), after ([\d,]+) KiB", capsys.readouterr().out)
+    assert [method for method, *_ in found] == ["fedavgm", "feddst"]
+    for _, accuracy, area, _ in found:
+        assert float(accuracy) > 70
+        assert float(area) > 0.8

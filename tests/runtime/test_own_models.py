@@ -160,3 +160,50 @@ def test_a_client_with_one_image_trains_a_batchnorm(
 def test_minibatches_of_one_image_are_refused_before_training(small_config: Configure, small_data: Dataset) -> None:
     with pytest.raises(ModelError, match=r"local\.batch must be at least 2"):
         run(small_config(local__batch=1), model=normed, data=small_data)
+
+
+class Tied(nn.Module):
+    """A weight that an embedding and an output layer share."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.middle, self.output = nn.Embedding(4, 5), nn.Linear(5, 5), nn.Linear(5, 4)
+        self.output.weight = self.embedding.weight
+
+    def forward(self, x: Tensor) -> Any:
+        return self.output(self.middle(self.embedding(x)).mean(dim=1))
+
+
+@pytest.fixture
+def tokens() -> Dataset:
+    """Rows of three tokens of four kinds, in four classes."""
+    drawn = torch.randint(0, 4, (160, 3), generator=torch.Generator().manual_seed(0))
+    return Dataset.from_arrays((drawn, torch.arange(160) % 4), (drawn[:8], torch.arange(8) % 4))
+
+
+@pytest.mark.parametrize("kind", ["reference", "stacked"])
+@pytest.mark.parametrize("prunable", [(), ("output", "middle")])
+def test_a_shared_weight_is_trained_and_sent_once(
+    kind: str, prunable: tuple[str, ...], small_config: Configure, tokens: Dataset
+) -> None:
+    config = small_config(rounds=2, engine__kind=kind, model__prunable=prunable)
+    result = run(config, model=Tied, data=tokens)
+    # 20 + 25 weights, of which those that are named are masked, and 4 + 5 biases.
+    assert {name: mask.numel() for name, mask in result.masks.items()} == (
+        {"embedding.weight": 20, "middle.weight": 25} if prunable else {"middle.weight": 25}
+    )
+    trained, first = result.model.get_parameter("output.weight"), Tied().get_parameter("output.weight")
+    assert trained is result.model.get_parameter("embedding.weight")
+    assert not torch.equal(trained, first)
+    active = sum(int(mask.sum()) for mask in result.masks.values())
+    values = active + (0 if prunable else 20) + 9
+    # Each of the clients' last updates has so many float32 values, and little beside them.
+    sent = result.rows[-1].upload_bytes / 2 / config.cohort.size
+    assert 4 * values < sent < 4 * values + 60
+
+
+def test_a_shared_weight_is_exported(small_config: Configure, tokens: Dataset, tmp_path: Path) -> None:
+    result = run(small_config(rounds=1, model__prunable=("output",)), model=Tied, data=tokens, out=tmp_path / "run")
+    written = feddst.export(result, "safetensors", tmp_path / "tied.safetensors", model=Tied, data=tokens)
+    loaded, inputs = feddst.load(written.path, model=Tied), tokens.inputs(tokens.test_images)
+    assert torch.equal(loaded(inputs), result.model(inputs))

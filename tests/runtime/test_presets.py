@@ -13,6 +13,8 @@ from feddst.studies.comparison import compare_config
 RUNS = [preset for preset in PRESETS.values() if preset.command == "run"]
 COMPARISONS = [preset for preset in PRESETS.values() if preset.command == "compare"]
 TABLES = ("table1", "table2", "table3")
+OTHERS = ("thrifty", "thrifty-cifar10", "shakespeare-feddst", "har-feddst")
+"""Presets of runs that are no rows of tables."""
 
 
 def named(preset: Preset) -> str:
@@ -40,10 +42,10 @@ def test_every_row_is_there_twice_and_every_figure() -> None:
     rows = ("fedavgm", "fedprox", "fedavgm-bfloat16", "randommask", "grasp", "prunefl", "feddst", "feddst+fedprox")
     readings = {"": rows, "-published": (*rows, "fedavgm-still")}
     expected = [f"{table}-{row}{suffix}" for table in TABLES for suffix, named in readings.items() for row in named]
-    assert [preset.name for preset in RUNS] == ["thrifty", "thrifty-cifar10", *expected]
+    assert [preset.name for preset in RUNS] == [*OTHERS, *expected]
     sweeps = ("", "-alpha", "-sparsity", "-schedule", "-compatibility")
     both = [f"{table}{sweep}{suffix}" for table in TABLES for suffix in ("", "-published") for sweep in sweeps]
-    assert [preset.name for preset in COMPARISONS] == ["quick", "methods", *both]
+    assert [preset.name for preset in COMPARISONS] == ["quick", "methods", "shakespeare", "har", *both]
 
 
 @pytest.mark.parametrize("suffix", ["", "-published"])
@@ -145,6 +147,16 @@ def test_the_quick_look_compares_three_methods_on_shards() -> None:
     assert (config.base.data.dataset, config.base.data.partition) == ("mnist", "shards")
     # A sparse round costs about 4.0 MiB, so that FedDST readjusts at least twice before the cap.
     assert config.base.cap_gib * 1024 / 4.1 > 2 * config.base.readjust.every
+
+
+@pytest.mark.parametrize("name", ["shakespeare", "har"])
+def test_owners_are_compared_by_methods_that_are_run_alike(name: str) -> None:
+    together, alone = dict(PRESETS[name].options), dict(PRESETS[f"{name}-feddst"].options)
+    assert together.pop("methods") == ("fedavgm", "randommask", "feddst", "sprout")
+    assert max(together.pop("caps")) == alone.pop("cap_gib")
+    assert alone.pop("method") == "feddst"
+    assert together == alone
+    assert (alone["data.dataset"], alone["data.partition"]) == (name, "owner")
 
 
 def test_an_unknown_preset_is_refused_with_the_nearest() -> None:

@@ -31,12 +31,16 @@ class DataConfig:
     """Which data set, and how its training images are divided among the clients."""
 
     dataset: str = option(
-        "mnist", "data set; mnist is bundled, cifar is downloaded, folder is your own images", among=SOURCES
+        "mnist",
+        "data set; mnist and shakespeare are bundled, cifar is downloaded, fashion-mnist and har are read from where "
+        "you have them, folder is your own images",
+        among=SOURCES,
     )
     root: str = option(
         "",
         "directory where data is found or put; empty: $FEDDST_DATA, else a per-user cache. "
-        "For folder: the image directory or tar archive itself",
+        "For folder: the image directory or tar archive itself; mnist: a directory with other images in MNIST's four "
+        "files",
     )
     partition: Literal["classes", "shards", "dirichlet", "iid", "unequal", "owner"] = option(
         "classes",

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from feddst.core.batches import Batch, form_of, length, mapped, rows, same_form, tensors_of
-from feddst.core.examples import is_labels
+from feddst.core.examples import highest, is_labels
 from feddst.core.keys import generator
 from feddst.data.adapters import Arrays, Source, as_batch, as_records, name_of, with_channel
 from feddst.data.records import Augment, Records, StoredRecords, as_inputs
@@ -25,7 +25,8 @@ _MOST_CLASSES = 2**16
 class Dataset:
     """Training and test examples.
 
-    `classes` names the classes where each example has one; it is empty for other tasks. `owners` says to which client
+    `classes` names the classes where each example has one, `vocabulary` what targets stand for that are one for each
+    place of an example, such as tokens; both are empty for other tasks. `owners` says to which client
     each training and each test example belongs by nature, such as a person, int64 [N]: they are numbered from 0.
     `held_out` is how many training examples became the test examples. `versions` is how many versions of each training
     image there are: all images, then the second version of each, and so on; `shift_only` says that none of them is
@@ -40,6 +41,7 @@ class Dataset:
     held_out: int = 0
     versions: int = 1
     shift_only: bool = False
+    vocabulary: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for part, records in (("train", self.train), ("test", self.test)):
@@ -47,6 +49,8 @@ class Dataset:
         check_alike(self.name, "train", self.train, "test", self.test)
         if isinstance(self.train, StoredRecords):
             _check_normalisation(self.name, self.train)
+        if self.vocabulary:
+            _check_vocabulary(self.name, (self.train, self.test), len(self.vocabulary))
         if self.owners is not None:
             _check_owners(self.name, self.owners, (len(self.train), len(self.test)))
 
@@ -149,8 +153,8 @@ class Dataset:
 
     @property
     def num_classes(self) -> int:
-        """How many classes there are; 0 if the task is another."""
-        return len(self.classes)
+        """How many classes there are, of examples or of their places; 0 if the task is another."""
+        return len(self.classes or self.vocabulary)
 
     @property
     def originals(self) -> int:
@@ -264,6 +268,11 @@ def _check_labels(what: str, labels: Batch, classes: int) -> None:
         raise DataError(
             f"{what} labels out of range: label {int(found[first])} at position {first}, allowed 0 to {classes - 1}"
         )
+
+
+def _check_vocabulary(name: str, parts: Sequence[Records], size: int) -> None:
+    if highest([records.targets for records in parts]) >= size:
+        raise DataError(f"{name}: targets must be below {size}, the size of its vocabulary")
 
 
 def _check_owners(name: str, owners: tuple[Indices, Indices], sizes: tuple[int, int]) -> None:

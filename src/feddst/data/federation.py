@@ -167,9 +167,11 @@ class Federation:
         Without classes there is one column, with all of them.
         """
         labels = (
-            labels_in(self.dataset.train.targets) if self.num_classes else np.zeros(len(self.dataset.train), np.int64)
+            labels_in(self.dataset.train.targets)
+            if self.dataset.classes
+            else np.zeros(len(self.dataset.train), np.int64)
         )
-        return count_classes(labels, self.partition.train, max(1, self.num_classes))
+        return count_classes(labels, self.partition.train, max(1, len(self.dataset.classes)))
 
 
 @dataclass(frozen=True, eq=False)

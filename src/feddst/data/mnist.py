@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 
 from feddst.data.dataset import Dataset
+from feddst.data.idx import parse_idx
 from feddst.data.records import StoredRecords
 from feddst.errors import DataError
 
@@ -23,7 +24,6 @@ SHA256 = {
     "t10k-labels-idx1-ubyte": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
 }
 LARGEST = 60_000 * 28 * 28 + 16
-UBYTE = 0x08
 
 
 def load_mnist(folder: Path = BUNDLED) -> Dataset:
@@ -39,22 +39,6 @@ def load_mnist(folder: Path = BUNDLED) -> Dataset:
         for part in ("train", "t10k")
     )
     return Dataset("mnist", train, test, tuple("0123456789"))
-
-
-def parse_idx(content: bytes, name: str, dims: int) -> npt.NDArray[np.uint8]:
-    """The uint8 array with `dims` dimensions that an IDX file holds; `name` is for messages."""
-    header = 4 + 4 * dims
-    if len(content) < header or content[:4] != bytes((0, 0, UBYTE, dims)):
-        raise DataError(f"{name}: not an IDX file of unsigned bytes with {dims} dimensions")
-    shape = tuple(int(size) for size in np.frombuffer(content, ">u4", dims, offset=4))
-    body = len(content) - header
-    # Python integers, since the product of damaged sizes may not fit in 64 bits.
-    expected = 1
-    for size in shape:
-        expected *= size
-    if body != expected:
-        raise DataError(f"{name}: {body} bytes of data, but its header says {expected}")
-    return np.frombuffer(content, np.uint8, offset=header).reshape(shape)
 
 
 def _read(folder: Path, name: str) -> npt.NDArray[np.uint8]:

@@ -31,7 +31,7 @@ def count_table(federation: Federation, max_rows: int) -> list[tuple[str, str, s
     rows = [("client", "images", "test images", "classes")]
     for client, count in enumerate(counts[:max_rows]):
         tests = len(federation.partition.test[client])
-        rows.append((str(client), str(count.sum()), str(tests), _held(count, federation.dataset.classes)))
+        rows.append((str(client), str(count.sum()), str(tests), _held(count, _columns(federation))))
     rest = counts[max_rows:]
     if len(rest):
         rows.append((f"{len(rest)} more", str(rest.sum()), "", f"{rest.sum() / len(rest):.1f} images each"))
@@ -49,6 +49,11 @@ def save_picture(federation: Federation, path: Path) -> None:
         raise DataError(f"{path}: cannot be written ({error.strerror})") from None
 
 
+def _columns(federation: Federation) -> tuple[str, ...]:
+    """What the columns of `class_counts` stand for."""
+    return federation.dataset.classes or ("all",)
+
+
 def _held(count: Indices, classes: tuple[str, ...]) -> str:
     held = np.argsort(-count, kind="stable")[: np.count_nonzero(count)]
     named = [f"{classes[label]} ×{count[label]}" for label in held[:NAMED_CLASSES]]
@@ -62,7 +67,7 @@ def _draw(federation: Federation) -> "Figure":
     except ImportError:
         raise DataError("pictures need matplotlib: pip install feddst[report]") from None
     counts = federation.class_counts()
-    classes = federation.dataset.classes
+    classes = _columns(federation)
     figure = Figure(figsize=(11, 4 + 0.16 * min(len(classes), LABELLED_CLASSES)), layout="constrained")
     FigureCanvasAgg(figure)
     grid = figure.add_gridspec(2, 2, height_ratios=(1, 2.6), width_ratios=(60, 1))

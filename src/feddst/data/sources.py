@@ -10,8 +10,11 @@ from feddst.data.config import SOURCES, DataConfig, DataSource
 from feddst.data.dataset import Dataset
 from feddst.data.federation import Federation
 from feddst.data.folders import load_folder
+from feddst.data.har import load_har
+from feddst.data.idx import FASHION, FASHION_PLACE, load_idx
 from feddst.data.mnist import load_mnist
 from feddst.data.partition import split
+from feddst.data.shakespeare import load_shakespeare
 from feddst.errors import DataError, OptionError
 
 
@@ -80,14 +83,34 @@ def data_directory(config: DataConfig) -> Path:
     return Path(pooch.os_cache("feddst"))
 
 
+def _place(config: DataConfig) -> Path:
+    """What the user named as `data.root`."""
+    return Path(config.root).expanduser()
+
+
 @register
 class MNIST(DataSource):
-    """In the package."""
+    """In the package; or four files of the same form in `data.root`."""
 
     name = "mnist"
 
     def load(self, config: DataConfig) -> Dataset:
-        return load_mnist()
+        return load_idx(_place(config), "mnist") if config.root else load_mnist()
+
+
+@register
+class FashionMNIST(DataSource):
+    """Found on the disk, as four files."""
+
+    name = "fashion-mnist"
+
+    def load(self, config: DataConfig) -> Dataset:
+        if not config.root and not FASHION_PLACE.is_dir():
+            raise DataError(
+                "fashion-mnist is not in feddst: `apt install dataset-fashion-mnist` where there is Debian's, "
+                "or set data.root to the directory of its four files"
+            )
+        return load_idx(_place(config) if config.root else FASHION_PLACE, "fashion-mnist", FASHION)
 
 
 @register
@@ -111,6 +134,26 @@ class Cifar100(DataSource):
 
 
 @register
+class Shakespeare(DataSource):
+    """In the package."""
+
+    name = "shakespeare"
+
+    def load(self, config: DataConfig) -> Dataset:
+        return load_shakespeare()
+
+
+@register
+class Har(DataSource):
+    """Found on the disk, or in an installed package."""
+
+    name = "har"
+
+    def load(self, config: DataConfig) -> Dataset:
+        return load_har(_place(config) if config.root else None)
+
+
+@register
 class Folder(DataSource):
     """A folder or tar archive of one's own."""
 
@@ -119,7 +162,7 @@ class Folder(DataSource):
     def load(self, config: DataConfig) -> Dataset:
         if not config.root:
             raise OptionError("data.root must name an image directory or tar archive when data.dataset is folder")
-        return load_folder(Path(config.root).expanduser())
+        return load_folder(_place(config))
 
 
 def _describe(config: DataConfig) -> str:

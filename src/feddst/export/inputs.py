@@ -51,7 +51,7 @@ def inputs_from(dataset: Dataset, local: LocalTraining = USUAL) -> Inputs:
         data=dataset.name,
         shape=tuple(example.shape[1:]),
         dtype=str(example.dtype).removeprefix("torch."),
-        classes=dataset.classes,
+        classes=dataset.classes or dataset.vocabulary,
         pixels=isinstance(stored, Tensor) and stored.dtype == torch.uint8,
         mean=dataset.mean,
         std=dataset.std,

@@ -20,7 +20,7 @@ def skeleton(config: ModelConfig, inputs: Inputs) -> nn.Module | None:
     """The built-in network for these inputs, without memory for its weights; None if there is none for their shape."""
     try:
         with torch.device("meta"):
-            return network(config, inputs.shape, inputs.scores)
+            return network(config, inputs.shape, inputs.scores, getattr(torch, inputs.dtype))
     except (ModelError, RuntimeError, TypeError, ValueError, IndexError, OverflowError):
         return None
 

@@ -5,14 +5,28 @@ from typing import Literal
 
 from feddst.options import option
 
-ModelName = Literal["auto", "mnist-cnn", "cifar10-cnn", "cifar100-cnn", "resnet18"]
+ModelName = Literal[
+    "auto",
+    "mnist-cnn",
+    "cifar10-cnn",
+    "cifar100-cnn",
+    "resnet18",
+    "har-cnn",
+    "mlp",
+    "char-lstm",
+    "char-transformer",
+]
 
 
 @dataclass(frozen=True)
 class ModelConfig:
     """A built-in network; a user's own module comes in through the Python API."""
 
-    name: ModelName = option("auto", "the network; auto: the paper's network for the data set")
+    name: ModelName = option(
+        "auto",
+        "the network; auto: the paper's network for images, har-cnn for signals [channels, time], mlp for rows of "
+        "numbers, char-lstm for token ids",
+    )
     head: Literal["logits", "softmax"] = option(
         "logits", "what the network ends with; softmax (published code) is then applied twice by the loss"
     )

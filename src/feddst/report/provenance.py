@@ -85,10 +85,14 @@ def _foreign(trained: Trained) -> bool | None:
     return True if all(shapes != known for known in _built_in_names()) else None
 
 
+_KINDS_OF_INPUTS = (((1, 28, 28), "float32"), ((3, 32, 32), "float32"), ((6, 128), "float32"), ((80,), "int64"))
+"""Shapes and kinds of inputs, among which each built-in network finds what it takes."""
+
+
 def _built_in_names() -> Iterator[dict[str, int]]:
     for name in NETWORKS:
-        for shape in ((1, 28, 28), (3, 32, 32)):
-            inputs = Inputs("", shape, "float32", ("",) * 10)
+        for shape, kind in _KINDS_OF_INPUTS:
+            inputs = Inputs("", shape, kind, ("",) * 10)
             module = skeleton(ModelConfig(name=name), inputs)  # type: ignore[arg-type]
             if module is not None:
                 yield {key: value.dim() for key, value in module.state_dict().items()}

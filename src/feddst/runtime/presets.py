@@ -1,9 +1,10 @@
-"""Settings by name: every row of the paper's Tables 1 to 3, twice, its sweeps, two quick looks, two of few bytes.
+"""Settings by name: the rows of the paper's Tables 1 to 3, twice, its sweeps, quick looks, few bytes, other tasks.
 
 `table1-feddst` is as the paper's text has it, `table1-feddst-published` as its published code has it: the code's
 departures are values of ordinary options. `table1` and `table1-published` compare all rows of a table;
 `table1-alpha`, `-sparsity` and `-schedule` vary one option of FedDST, `table1-compatibility` has FedDST and what it is
-built on, with FedProx and without. `thrifty` and `thrifty-cifar10` end at 0.25 % of the paper's upload.
+built on, with FedProx and without. `thrifty` and `thrifty-cifar10` end at 0.25 % of the paper's upload. `shakespeare`
+and `har` compare methods where clients are roles of plays, and people; `shakespeare-feddst` and `har-feddst` run one.
 
 `paper/` has what they are made of: each table as a study like any other, how the published code departs from them, and
 the figures.
@@ -296,6 +297,7 @@ def _all() -> Iterator[Preset]:
         },
     )
     yield from _thrifty()
+    yield from _owners()
     for table in TABLES:
         for published in (False, True):
             for row in table_rows(table, published):
@@ -354,6 +356,41 @@ def _thrifty() -> Iterator[Preset]:
             "cap_gib": 0.04,
         },
     )
+
+
+_OF_OWNERS = ("fedavgm", "randommask", "feddst", "sprout")
+"""The methods that are compared where clients are people or roles."""
+
+
+def _owners() -> Iterator[Preset]:
+    """Data that belong to people or roles, and other networks than for images."""
+    readjusted = {"readjust.every": 10, "readjust.until": 100}
+    shared = {"data.partition": "owner", "cohort.size": 10, "rounds": 0}
+    shakespeare = {
+        **shared,
+        "data.dataset": "shakespeare",
+        "data.clients": 100,
+        "local.objective": "tokens",
+        "local.epochs": 1,
+        "local.batch": 4,
+        "local.lr": 0.3,
+    }
+    har = {
+        **shared,
+        "data.dataset": "har",
+        "data.clients": 30,
+        "local.epochs": 2,
+        "local.lr": 0.03,
+    }
+    # 33 and 51 dense rounds, and about five times as many sparse ones.
+    for name, task, options, cap in (
+        ("shakespeare", "Shakespeare by role, the next character, an LSTM", shakespeare, 1.0),
+        ("har", "activities of 30 people from their phones, a 1-d CNN", har, 0.25),
+    ):
+        methods = {"methods": _OF_OWNERS, "caps": (cap / 2, cap)}
+        yield Preset(name, f"{task}: four methods", "compare", {**methods, **options, **readjusted})
+        alone = {"method": "feddst", **options, **readjusted, "cap_gib": cap}
+        yield Preset(f"{name}-feddst", f"{task}: FedDST", "run", alone)
 
 
 PRESETS: dict[str, Preset] = {preset.name: preset for preset in _all()}
