@@ -27,7 +27,7 @@ def test_every_field_is_an_option_with_help() -> None:
     ("name", "value", "allowed"),
     [
         ("dataset", "minst", "one of mnist, cifar10, cifar100, folder"),
-        ("partition", "class", "one of classes, shards, dirichlet, iid"),
+        ("partition", "class", "one of classes, shards, dirichlet, iid, unequal, owner"),
         ("clients", 0, "at least 1"),
         ("classes_per_client", 0, "at least 1"),
         ("images_per_class", -1, "at least 1"),

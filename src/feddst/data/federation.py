@@ -13,9 +13,10 @@ import torch
 from feddst.core import ClientData, Examples
 from feddst.core.batches import Batch, mapped, rows, tensors_of
 from feddst.core.examples import Draw, labels_in
-from feddst.data.adapters import Source, as_records, name_of
+from feddst.data.adapters import Source, as_records, classes_of
 from feddst.data.augmentation import augmented
 from feddst.data.config import DataConfig
+from feddst.data.conversion import name_of
 from feddst.data.dataset import Dataset, check_alike, check_records, classes_in
 from feddst.data.partition import Indices, Partition, all_versions, count_classes, held_class_tests
 from feddst.data.records import Augment, Records, StoredRecords, chained
@@ -81,7 +82,8 @@ class Federation:
         for client, records in enumerate(own):
             check_records(f"{name}: client {client}: train", records)
             check_alike(name, f"client {client}", records, "the test set", parts[0])
-        classes = classes or classes_in(*own, *parts)
+        named = next(iter(train), None) if isinstance(train, Sequence) else None
+        classes = classes or classes_of(named, target) or classes_in(*own, *parts)
         dataset = Dataset(name, chained(own), chained(parts), tuple(classes))
         given = _positions(own)
         if tests is not None:
