@@ -26,7 +26,7 @@ def test_every_field_is_an_option_with_help() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "allowed"),
     [
-        ("dataset", "minst", "one of mnist, cifar10, cifar100, folder"),
+        ("dataset", "minst", "one of mnist, cifar10, cifar100, folder, file"),
         ("partition", "class", "one of classes, shards, dirichlet, iid, unequal, owner"),
         ("clients", 0, "at least 1"),
         ("classes_per_client", 0, "at least 1"),

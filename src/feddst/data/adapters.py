@@ -107,9 +107,7 @@ def _columns(what: str, source: Mapping[str, Any], chosen: "_Chosen") -> tuple[A
     """The inputs and targets of a mapping of arrays, such as an npz file."""
     if not chosen[1]:
         names = ", ".join(map(str, source))
-        raise DataError(
-            f"{what} must be a pair (inputs, targets), or say which array is which: it has {names}: target=…"
-        )
+        raise DataError(f"{what}: say which of its arrays is the target: target=…, one of {names}")
     try:
         return _Fields(*chosen)(source)
     except DataError as error:

@@ -9,6 +9,7 @@ from feddst.data.cifar import CIFAR10, CIFAR100, load_cifar
 from feddst.data.config import SOURCES, DataConfig, DataSource
 from feddst.data.dataset import Dataset
 from feddst.data.federation import Federation
+from feddst.data.files import load_file
 from feddst.data.folders import load_folder
 from feddst.data.mnist import load_mnist
 from feddst.data.partition import split
@@ -120,6 +121,17 @@ class Folder(DataSource):
         if not config.root:
             raise OptionError("data.root must name an image directory or tar archive when data.dataset is folder")
         return load_folder(Path(config.root).expanduser())
+
+
+@register
+class File(DataSource):
+    """A table, or arrays, of one's own."""
+
+    name = "file"
+    options = ("target", "inputs", "owner", "test", "test_share")
+
+    def load(self, config: DataConfig) -> Dataset:
+        return load_file(config)
 
 
 def _describe(config: DataConfig) -> str:
