@@ -129,7 +129,7 @@ def test_a_run_and_the_picture_of_its_clients(
         engine={"workers": 1},
     )
     result = feddst.run(chosen, model=lambda: nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1)))
-    assert result.rows[-1].metric == "rmse"
+    assert result.rows[-1].metric.name == "rmse"
 
 
 def table(path: Path, at: int, column: int, value: str) -> Path:

@@ -105,8 +105,10 @@ def _tensors_in(source: Any) -> list[Any] | None:
 
 def _columns(what: str, source: Mapping[str, Any], chosen: "_Chosen") -> tuple[Any, Any]:
     """The inputs and targets of a mapping of arrays, such as an npz file."""
+    names = ", ".join(map(str, source))
+    if any(hasattr(one, "column_names") for one in source.values()):
+        raise DataError(f"{what} holds several data sets ({names}); give one of them")
     if not chosen[1]:
-        names = ", ".join(map(str, source))
         raise DataError(f"{what}: say which of its arrays is the target: target=…, one of {names}")
     try:
         return _Fields(*chosen)(source)
