@@ -81,7 +81,7 @@ class FederatedDataset:
 
 
 def pictures(count: int = 30) -> dict[str, list[Any]]:
-    pixels = np.arange(count * 16, dtype=np.uint8).reshape(count, 4, 4)
+    pixels = (np.arange(count * 16) // 2 % 256).astype(np.uint8).reshape(count, 4, 4)
     return {"image": [Image.fromarray(one) for one in pixels], "label": [at % 3 for at in range(count)]}
 
 
@@ -102,7 +102,7 @@ def test_images_and_named_classes() -> None:
     assert len(set(table.read)) <= 16  # the column of labels is read as a whole, the images are not
     seen = data.train.read(np.array([1, 5]))
     assert one(seen.targets).tolist() == [1, 2]
-    assert float(one(seen.inputs)[0, 0, 0, 0]) == pytest.approx(16 / 255)
+    assert float(one(seen.inputs)[0, 0, 0, 0]) == pytest.approx(8 / 255)
 
 
 def test_columns_of_numbers_and_lists_are_inputs_by_name() -> None:
@@ -146,11 +146,11 @@ FLWR = "flwr-datasets: "
     [
         (
             lambda: Dataset.of(animals(), animals()),
-            "data: train: say which column is the target: target=…, one of image",
+            "data: train: say which column is the target: target=…, one of",
         ),
         (lambda: Dataset.of(animals(), animals(), target="y"), "data: train has no column 'y', it has image, label"),
         (
-            lambda: Dataset.of(Table({"x": ["word"], "y": [1]}), animals(), inputs="x", target="y"),
+            lambda: Dataset.of(*[Table({"x": ["word"], "y": [1]})] * 2, inputs="x", target="y"),
             "data: train: inputs of item 0 must be numbers (an array, a tensor, an image, a number), got text 'word'",
         ),
         (
@@ -181,7 +181,7 @@ FLWR = "flwr-datasets: "
         ),
         (
             lambda: Federation.from_flwr(Partitioner(animals()), 1.0, inputs="image", target="label"),
-            "flwr: test must be above 0 and below 1 where it is a share of each client's own, got 1.0",
+            "flwr: test must be in (0, 1) where it is a share of each client's own, got 1.0",
         ),
     ],
 )

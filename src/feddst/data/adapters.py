@@ -21,7 +21,7 @@ from torch.utils.data import (
 
 from feddst.core.batches import Batch, tensors_of
 from feddst.core.examples import is_labels
-from feddst.data.conversion import as_targets, as_tensor, name_of, with_channel
+from feddst.data.conversion import as_numbers, as_targets, as_tensor, name_of, with_channel
 from feddst.data.records import Augment, Collate, ReadRecords, Records, StoredRecords, spread
 from feddst.errors import DataError
 
@@ -50,6 +50,9 @@ def as_records(
     if isinstance(source, Records):
         return source
     what, chosen = f"{name}: {part}", (_names(inputs), _names(target))
+    mean, std = as_numbers(f"{name}: mean", mean), as_numbers(f"{name}: std", std)
+    if augment is not None and not callable(augment):
+        raise DataError(f"{name}: augment must be a function of inputs, got {name_of(augment)}")
     if isinstance(source, DataLoader) and source.collate_fn not in (default_collate, default_convert):
         return _read(what, _sized(what, source.dataset), chosen, source.collate_fn, mean, std, augment)
     if isinstance(source, DataLoader):
@@ -63,7 +66,7 @@ def as_records(
         _refuse_names(what, chosen)
     if isinstance(source, tuple | list) and len(source) == 2:
         arrays = as_batch(name, f"{part} inputs", source[0]), as_batch(name, f"{part} targets", source[1])
-        return StoredRecords(with_channel(arrays[0]), as_targets(arrays[1]), tuple(mean), tuple(std), augment)
+        return StoredRecords(with_channel(arrays[0]), as_targets(arrays[1]), mean, std, augment)
     return _read(what, _sized(what, source), chosen, None, mean, std, augment)
 
 
@@ -129,10 +132,15 @@ def as_batch(name: str, part: str, arrays: Arrays) -> Batch:
         )
     if isinstance(arrays, tuple) and not all(isinstance(one, int | float) for one in arrays):
         return _checked(name, part, tuple(as_tensor(f"{name}: {part}", one) for one in arrays))
-    return as_tensor(f"{name}: {part}", arrays)
+    found = as_tensor(f"{name}: {part}", arrays)
+    if not found.dim():
+        raise DataError(f"{name}: {part} must be an array with one row for each example, got a single number")
+    return found
 
 
 def _checked(name: str, part: str, batch: Batch) -> Batch:
+    if not tensors_of(batch):
+        raise DataError(f"{name}: {part} must hold at least one array, got none")
     sizes = {len(one) if one.dim() else 0 for one in tensors_of(batch)}
     if len(sizes) != 1:
         raise DataError(f"{name}: {part} must have equally many examples each, got {sorted(sizes)}")
@@ -148,13 +156,13 @@ def _read(
     source: Any,
     chosen: _Chosen,
     collate: Collate | None,
-    mean: Sequence[float],
-    std: Sequence[float],
+    mean: tuple[float, ...],
+    std: tuple[float, ...],
     augment: Augment | None,
 ) -> Records:
     split = _Fields(*chosen) if any(chosen) else split_item
     _check_fields(name, source, chosen)
-    found = ReadRecords(source, split, name, collate, None, tuple(mean), tuple(std), augment)
+    found = ReadRecords(source, split, name, collate, None, mean, std, augment)
     known = _known_targets(source, chosen[1])
     if known is None or collate is not None:
         return found
@@ -211,7 +219,10 @@ def _some(item: Mapping[str, Any], names: tuple[str, ...]) -> Any:
 
 
 def _names(names: str | Sequence[str]) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)
+    found = (names,) if isinstance(names, str) else tuple(names) if isinstance(names, tuple | list) else (None,)
+    if not all(isinstance(one, str) for one in found):
+        raise DataError(f"inputs= and target= must be a name or a list of names, got {names!r}")
+    return tuple(map(str, found))
 
 
 def _known_targets(source: Any, target: tuple[str, ...] = ()) -> Tensor | None:

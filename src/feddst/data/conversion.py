@@ -91,6 +91,15 @@ def check_normalisation(name: str, inputs: Batch, mean: Sequence[float], std: Se
         raise DataError(f"{name}: mean must be finite and std above 0, got {mean} and {std}")
 
 
+def as_numbers(what: str, values: Any) -> tuple[float, ...]:
+    """A number, or a sequence of numbers; `what` is for messages."""
+    try:
+        found = np.asarray(values, np.float64).reshape(-1)
+    except (TypeError, ValueError):
+        raise DataError(f"{what} must be numbers, one a channel, got {values!r}") from None
+    return tuple(found.tolist())
+
+
 def unbounded(batch: Batch) -> Tensor | None:
     """The positions of examples that hold NaN or infinity; None if there are none."""
     for value in tensors_of(batch):

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -76,14 +77,17 @@ class Dataset:
         `inputs` and `target` name the fields. uint8 images [N, H, W] get a channel dimension, and `mean` and `std`
         normalise them. Targets that are one whole number each are classes: without `classes`, those that occur number
         them.
+        `owners` says, for each training and each test example, to whom it belongs: a number from 0, or a name.
         `augment` is a function that changes a client's training inputs once a round; random numbers of PyTorch, NumPy
         and `random` then follow from the run's seed.
         """
+        if isinstance(classes, str) or not isinstance(classes, Sequence):
+            raise DataError(f"{name}: classes must be a list with the name of each class, got {classes!r}")
         records = as_records(name, "train", train, inputs=inputs, target=target, mean=mean, std=std, augment=augment)
         tests = as_records(name, "test", test, inputs=inputs, target=target, mean=mean, std=std)
         classes = classes or classes_of(train, target) or classes_in(records, tests)
-        owned = None if owners is None else (_as_owners(owners[0]), _as_owners(owners[1]))
-        return cls(name, records, tests, tuple(classes), owned)
+        owned = None if owners is None else _as_owners(name, owners)
+        return cls(name, records, tests, tuple(map(str, classes)), owned)
 
     @classmethod
     def from_arrays(
@@ -209,11 +213,18 @@ def _sample(records: Records) -> tuple[Batch, Batch]:
     return found.inputs, found.targets
 
 
-def _as_owners(owners: npt.ArrayLike) -> Indices:
-    found = np.asarray(owners)
-    if found.dtype.kind not in "iu":
-        raise DataError(f"owners must be whole numbers, got {found.dtype}")
-    return found.astype(np.int64)
+def _as_owners(name: str, owners: Any) -> tuple[Indices, Indices]:
+    """The owners of training and test examples as numbers; names are numbered in their order."""
+    if not isinstance(owners, tuple | list) or len(owners) != 2:
+        raise DataError(f"{name}: owners must be a pair, those of training and of test examples, got {name_of(owners)}")
+    train, test = (np.asarray(part) for part in owners)
+    if train.dtype.kind == test.dtype.kind == "U":
+        names = np.unique(np.concatenate([train.ravel(), test.ravel()]))
+        return np.searchsorted(names, train), np.searchsorted(names, test)
+    for part, found in (("train", train), ("test", test)):
+        if found.dtype.kind not in "iu":
+            raise DataError(f"{name}: {part} owners must be whole numbers, or names, got {found.dtype}")
+    return train.astype(np.int64), test.astype(np.int64)
 
 
 def check_alike(name: str, part: str, one: Records, other_part: str, other: Records) -> None:

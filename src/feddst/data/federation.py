@@ -68,9 +68,9 @@ class Federation:
         """A federation from each client's own examples, in any form that `Dataset.of` takes.
 
         `test` is one test set for all, or a list with each client's own, or the share of its own examples that each
-        client is tested on instead of training on them, drawn at random but always the same. `client_test` holds each client's positions in
-        the one test set; without it a client is tested on all test examples of the classes it holds, or on all of them
-        where there are no classes.
+        client is tested on instead of training on them, drawn at random but always the same. `client_test` holds each
+        client's positions in the one test set; without it a client is tested on all test examples of the classes it
+        holds, or on all of them where there are no classes.
         """
         if not isinstance(train, Iterable):
             raise DataError(f"{name}: train must hold a pair (inputs, targets) for each client, got {name_of(train)}")
@@ -89,6 +89,8 @@ class Federation:
         for client, records in enumerate(own):
             check_records(f"{name}: client {client}: train", records)
             check_alike(name, f"client {client}", records, "the test set", parts[0])
+        for client, records in enumerate(parts[1:], start=1):
+            check_alike(name, f"client {client}'s test", records, "client 0's test", parts[0])
         named = next(iter(train), None) if isinstance(train, Sequence) else None
         classes = classes or classes_of(named, target) or classes_in(*own, *parts)
         dataset = Dataset(name, chained(own), chained(parts), tuple(classes))
@@ -96,6 +98,8 @@ class Federation:
         if tests is not None:
             tested = _positions(parts)
         elif client_test is not None:
+            if not isinstance(client_test, Iterable):
+                raise DataError(f"{name}: client_test must hold each client's positions, got {name_of(client_test)}")
             tested = tuple(_as_indices(np.asarray(indices)) for indices in client_test)
         elif classes:
             tested = held_class_tests(
@@ -242,9 +246,7 @@ def _each_test(test: Source | Sequence[Source], clients: int) -> Sequence[Source
 def _divided(name: str, own: Sequence[Records], share: float) -> tuple[list[Records], list[Records]]:
     """Each client's examples to train on, and those to be tested on."""
     if not 0 < share < 1:
-        raise DataError(
-            f"{name}: test must be above 0 and below 1 where it is a share of each client's own, got {share}"
-        )
+        raise DataError(f"{name}: test must be in (0, 1) where it is a share of each client's own, got {share}")
     train, test = list[Records](), list[Records]()
     for client, records in enumerate(own):
         count = max(1, round(share * len(records)))

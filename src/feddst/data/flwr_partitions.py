@@ -3,6 +3,7 @@
 Both are known by their methods, so that nothing here needs the package.
 """
 
+from functools import partial
 from typing import Any
 
 from feddst.data.conversion import name_of
@@ -43,9 +44,7 @@ def split_of(source: Any, split: str) -> Any:
 
 def _loaded(source: Any, given: dict[str, str], partitioner: Any = None) -> list[Any]:
     count = _asked("the number of partitions", lambda: (partitioner or source).num_partitions)
-    return [
-        _asked(f"partition {client}", lambda c=client: source.load_partition(c, **given)) for client in range(count)
-    ]
+    return [_asked(f"partition {at}", partial(source.load_partition, at, **given)) for at in range(count)]
 
 
 def _asked(what: str, ask: Any) -> Any:

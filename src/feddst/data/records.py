@@ -215,7 +215,11 @@ class ReadRecords(Records):
             batch = collate(items)
         except Exception as error:
             raise DataError(f"{self.name}: the collate_fn failed on {len(items)} items: {_reason(error)}") from error
-        inputs, targets = (as_item(f"{self.name}: the collate_fn's batch", one) for one in self.split(batch))
+        try:
+            parts = self.split(batch)
+        except DataError as error:
+            raise DataError(f"{self.name}: the collate_fn's batch: {error}") from None
+        inputs, targets = (as_item(f"{self.name}: the collate_fn's batch", one) for one in parts)
         for what, found in (("inputs", inputs), ("targets", targets)):
             if any(not one.dim() or len(one) != len(items) for one in tensors_of(found)):
                 raise DataError(
@@ -345,6 +349,8 @@ def changed(inputs: Batch, augment: Augment | None, draw: Draw | None) -> Batch:
     if not isinstance(found, Tensor | tuple | dict) or not same_form(found, inputs) or length(found) != length(inputs):
         given = form_of(found) if isinstance(found, Tensor) else type(found).__name__
         raise DataError(f"augment must give inputs like those it is given, {form_of(inputs)}, got {given}")
+    if unbounded(found) is not None:
+        raise DataError("augment gave inputs with NaN or infinity")
     return found
 
 
