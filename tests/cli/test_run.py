@@ -157,7 +157,7 @@ def test_a_learning_rate_far_too_large_says_who_and_when(feddst: Call, small: st
 
 
 def test_a_warning_is_one_line(feddst: Call, small: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("feddst.engines.select.can_travel", lambda module: False)
+    monkeypatch.setattr("feddst.engines.select.can_travel", lambda *things: False)
     outcome = feddst(
         f"run --rounds 1 {small} --engine.kind reference --engine.workers 2".replace("--engine.workers 1 ", "")
     )

@@ -79,10 +79,10 @@ class ProcessEngine(Engine):
             self._idle.put(worker)
 
 
-def can_travel(module: nn.Module) -> bool:
-    """Whether a new process can rebuild this module and our codecs; not if the user's script defines them."""
+def can_travel(*things: object) -> bool:
+    """Whether a new process can rebuild a module, and our codecs; not if the user's script defines them."""
     try:
-        return b"__main__" not in pickle.dumps((module, known_here()))
+        return b"__main__" not in pickle.dumps((*things, known_here()))
     except Exception:
         return False
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from feddst.core import LocalTraining, Registry, SparseSum, register
 from feddst.core.plan import USUAL
-from feddst.data import Dataset
+from feddst.data import Dataset, StoredRecords
 from feddst.engines.base import Engine
 from feddst.engines.native.chain import read_chain
 from feddst.engines.native.known import refuse_unknown
@@ -133,10 +133,12 @@ class Reference(EngineKind):
         device, workers = config.torch_device(), config.workers or cores()
         if device.type == "cuda" or workers == 1:
             return ReferenceEngine(module, dataset, device, local)
-        if not can_travel(module):
+        read = None if isinstance(dataset.test, StoredRecords) else dataset.test
+        if not can_travel(module, read):
             log.warning(
-                "the model or something registered cannot be rebuilt in worker processes, so one process trains all "
-                "clients: put its class into a module of its own, or set engine.workers to 1 to be spared this line"
+                "the model, the data or something registered cannot be rebuilt in worker processes, so one process "
+                "trains all clients: put its class into a module of its own, or set engine.workers to 1 to be spared this "
+                "line"
             )
             return ReferenceEngine(module, dataset, device, local)
         return ProcessEngine(module, dataset, workers, local)
