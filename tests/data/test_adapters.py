@@ -155,10 +155,11 @@ def test_a_loaders_collate_fn_makes_the_batches() -> None:
 
 
 def test_known_labels_spare_reading() -> None:
-    source = Items(lambda at: (INPUTS[at % 20], at % 2), 5000, targets=[at % 2 for at in range(5000)])
+    labels = [at % 2 for at in range(5000)]
+    source = Items(lambda at: (INPUTS[at % 20], at % 2), 5000, targets=labels)
     records = as_records("data", "train", source)
     assert isinstance(records, ReadRecords)
-    assert one(records.targets).tolist() == source.targets
+    assert one(records.targets).tolist() == labels
     assert source.read == 16
     both = as_records("data", "train", ConcatDataset([source, Subset(source, range(100, 105))]))
     assert len(one(both.targets)) == 5005

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.utils.data import TensorDataset
 
+from feddst.core.batches import Batch
 from feddst.data import DataConfig, Dataset, StoredRecords, federate
 from feddst.errors import DataError, OptionError
 
@@ -16,6 +17,11 @@ LABELS = np.array([0, 1, 1])
 
 def dataset(images: Any = IMAGES, labels: Any = LABELS, **details: Any) -> Dataset:
     return Dataset.from_arrays((images, labels), (IMAGES, LABELS), **details)
+
+
+def one(batch: Batch) -> torch.Tensor:
+    assert isinstance(batch, torch.Tensor)
+    return batch
 
 
 def test_arrays_become_tensors_with_numbered_classes() -> None:
@@ -44,20 +50,20 @@ def test_uint8_inputs_are_scaled_and_normalised_by_channel() -> None:
     data = Dataset.from_arrays((images, [0, 1]), (images, [0, 1]), mean=(0.2, 0.6), std=(0.1, 0.2))  # type: ignore[arg-type]
     # 51/255 = 0.2: (0 - .2)/.1 = -2, (1 - .6)/.2 = 2, (.2 - .2)/.1 = 0, (.2 - .6)/.2 = -2.
     expected = torch.tensor([[-2.0, 2.0], [0.0, -2.0]])
-    torch.testing.assert_close(data.inputs(data.train_images).flatten(1), expected)
+    torch.testing.assert_close(one(data.inputs(data.train_images)).flatten(1), expected)
     assert data.train_images.dtype == torch.uint8
 
 
 def test_inputs_of_arrays_are_those_of_tensors() -> None:
     grey = np.arange(2 * 3 * 4, dtype=np.uint8).reshape(2, 3, 4)
     data = Dataset.from_arrays(train=(grey, np.array([0, 1])), test=(grey, np.array([0, 1])), mean=(0.5,), std=(0.25,))
-    assert torch.equal(data.inputs(grey), data.inputs(data.test_images))
-    assert data.inputs(grey).shape == (2, 1, 3, 4)
+    assert torch.equal(one(data.inputs(grey)), one(data.inputs(data.test_images)))
+    assert one(data.inputs(grey)).shape == (2, 1, 3, 4)
 
 
 def test_uint8_inputs_without_statistics_are_only_scaled() -> None:
     images = torch.tensor([[[[255, 0], [51, 102]]]], dtype=torch.uint8)
-    torch.testing.assert_close(dataset().inputs(images).flatten(), torch.tensor([1.0, 0.0, 0.2, 0.4]))
+    torch.testing.assert_close(one(dataset().inputs(images)).flatten(), torch.tensor([1.0, 0.0, 0.2, 0.4]))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +72,7 @@ def test_uint8_inputs_without_statistics_are_only_scaled() -> None:
 )
 def test_other_inputs_keep_their_values(stored: torch.dtype, given: torch.dtype) -> None:
     images = torch.tensor([[300, -2]], dtype=stored)
-    inputs = dataset().inputs(images)
+    inputs = one(dataset().inputs(images))
     assert inputs.dtype == given
     assert inputs.tolist() == [[300, -2]]
 

@@ -128,16 +128,14 @@ def test_random_changes_differ_by_round_client_and_position_and_never_in_tests()
     records = as_records("data", "train", Items("numpy"))
     index = np.array([0, 1])
 
-    def noise(*draw: int) -> list[float]:
-        found: list[float] = (
-            one(records.read(index, draw or None).inputs)[:, 0] - torch.from_numpy(INPUTS[:2, 0])
-        ).tolist()  # type: ignore[arg-type]
-        return found
+    def noise(draw: tuple[int, int, int] | None) -> list[float]:
+        seen = one(records.read(index, draw).inputs)[:, 0] - torch.from_numpy(INPUTS[:2, 0])
+        return [float(value) for value in seen]
 
-    draws = [noise(0, 1, 2), noise(0, 2, 2), noise(0, 1, 3), noise(1, 1, 2)]
+    draws = [noise((0, 1, 2)), noise((0, 2, 2)), noise((0, 1, 3)), noise((1, 1, 2))]
     assert len({value for draw in draws for value in draw}) == 8
-    assert noise(0, 1, 2) == draws[0]
-    assert noise() == noise()
+    assert noise((0, 1, 2)) == draws[0]
+    assert noise(None) == noise(None)
     # An item's noise does not depend on what else is read.
     alone = one(records.read(np.array([1]), (0, 1, 2)).inputs)[0, 0] - INPUTS[1, 0]
     assert float(alone) == draws[0][1]
@@ -145,9 +143,9 @@ def test_random_changes_differ_by_round_client_and_position_and_never_in_tests()
 
 def test_reading_leaves_the_generators_as_they_were() -> None:
     random.seed(1), np.random.seed(1), torch.manual_seed(1)  # noqa: NPY002
-    before = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()  # type: ignore[index,union-attr]  # noqa: NPY002
+    before = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()  # type: ignore[index]  # noqa: NPY002
     as_records("data", "train", Items("torch, numpy, random")).read(np.array([3]), (0, 0, 0))
-    assert before == (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist())  # type: ignore[index,union-attr]  # noqa: NPY002
+    assert before == (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist())  # type: ignore[index]  # noqa: NPY002
 
 
 class Counting(Items):

@@ -18,7 +18,8 @@ from feddst.runtime.loop import Silent
 X = np.random.default_rng(0).random((40, 4), dtype=np.float32)
 Y = np.arange(40) % 2
 F = np.linspace(0, 1, 40)
-T = (X, Y)
+T: Any = (X, Y)
+WRONG: Any = {"text": "ab", "number": 3, "labels": Y, "failing": lambda x: 1 / 0}
 
 
 class Items(TorchDataset[Any]):
@@ -213,7 +214,7 @@ TASKS: list[tuple[Callable[[], object], str]] = [
         lambda: Dataset.of(T, T, inputs="a", target="b"),
         "data: train: inputs= and target= choose among fields with names",
     ),
-    (lambda: Dataset.of(T, T, target=3), "inputs= and target= must be a name or a list of names, got 3"),  # type: ignore[arg-type]
+    (lambda: Dataset.of(T, T, target=WRONG["number"]), "inputs= and target= must be a name or a list of names, got 3"),
     (
         lambda: Dataset.of(*[Items(lambda at: {"x": X[at], "y": 1})] * 2, inputs="x"),
         "data: train: item 0: say which field is the target: target=…, one of x, y",
@@ -223,25 +224,34 @@ TASKS: list[tuple[Callable[[], object], str]] = [
         "data: train: item 0: an item has no field 'z', it has x, y",
     ),
     (lambda: Dataset.of(T, T, classes="ab"), "data: classes must be a list with the name of each class, got 'ab'"),
-    (lambda: Dataset.of(T, T, classes=2), "data: classes must be a list with the name of each class, got 2"),  # type: ignore[arg-type]
+    (
+        lambda: Dataset.of(T, T, classes=WRONG["number"]),
+        "data: classes must be a list with the name of each class, got 3",
+    ),
     (lambda: Dataset.of(T, T, classes=["a"]), "data: train labels out of range: label 1 at position 1, allowed 0 to 0"),
     (
-        lambda: Dataset.of(T, T, owners=Y),
+        lambda: Dataset.of(T, T, owners=WRONG["labels"]),
         "data: owners must be a pair, those of training and of test examples, got nda",
-    ),  # type: ignore[arg-type]
+    ),
     (
         lambda: Dataset.of(T, T, owners=(Y[:3], Y)),
         "data: train owners must be one whole number for each of 40 examples",
     ),
     (lambda: Dataset.of(T, T, owners=(F, F)), "data: train owners must be whole numbers, or names, got float64"),
     (lambda: Dataset.of(T, T, owners=(Y - 5, Y)), "data: train owners must be 0 or more, got -5"),
-    (lambda: Dataset.of(T, T, mean=["a"], std=[1]), "data: mean must be numbers, one a channel, got ['a']"),  # type: ignore[list-item]
+    (lambda: Dataset.of(T, T, mean=WRONG["text"], std=[1]), "data: mean must be numbers, one a channel, got 'ab'"),
     (lambda: Dataset.of(T, T, mean=[1], std=[1]), "data: mean and std need 4 numbers, one a channel, got 1 and 1"),
-    (lambda: Dataset.of(T, T, augment=3), "data: augment must be a function of inputs, got int"),  # type: ignore[arg-type]
-    (lambda: run(Dataset.of(T, T, augment=lambda x: 1 / 0)), "augment failed on inputs float32 [4]: ZeroDivisionError"),  # type: ignore[arg-type,return-value]
+    (lambda: Dataset.of(T, T, augment=WRONG["number"]), "data: augment must be a function of inputs, got int"),
+    (
+        lambda: run(Dataset.of(T, T, augment=WRONG["failing"])),
+        "augment failed on inputs float32 [4]: ZeroDivisionError",
+    ),
     (lambda: Federation.from_clients(T, T), f"clients: client 0: train {PAIR} ndarray"),
     (lambda: Federation.from_clients([T, T], [T]), "test has 1 test sets for 2 clients: it must have one for each, or"),
-    (lambda: Federation.from_clients([T, T], T, 5), "clients: client_test must hold each client's positions, got int"),  # type: ignore[arg-type]
+    (
+        lambda: Federation.from_clients([T, T], T, WRONG["number"]),
+        "clients: client_test must hold each client's positions, got int",
+    ),
     (lambda: Federation.from_clients([T], 3), f"clients: test {PAIR} int"),
     (
         lambda: Federation.from_clients([T, T], [T, (X[:, :2], Y)]),
@@ -252,9 +262,9 @@ TASKS: list[tuple[Callable[[], object], str]] = [
         "clients: client 1 targets are float32 [] but the test set targets are int64 []",
     ),
     (
-        lambda: Dataset.of(T, T).inputs("abc"),
+        lambda: Dataset.of(T, T).inputs(WRONG["text"]),
         "data: inputs must be numbers (an array, a tensor, an image, a number), go",
-    ),  # type: ignore[arg-type]
+    ),
 ]
 
 

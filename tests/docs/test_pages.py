@@ -1,4 +1,4 @@
-"""What docs/start.md, how.md and own.md tell a reader to type works, and does what they say.
+"""What docs/start.md, how.md, own.md and data.md tell a reader to type works, and does what they say.
 
 Commands run in the page's order in an empty directory, each through the program's own parser. Those that train run
 as they stand but for the options below, which make them small, and on few of MNIST's images.
@@ -21,7 +21,7 @@ from feddst.data.config import SOURCES
 from feddst.errors import FeddstError
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("start", "how", "own", "choosing")
+PAGES = ("start", "how", "own", "data", "choosing")
 TRAINING = ("feddst run ", "feddst compare ")
 SMALL = {"--rounds": "2", "--data.clients": "10", "--cohort.size": "2", "--local.epochs": "1", "--engine.workers": "1"}
 FURTHER = "4"
@@ -129,7 +129,7 @@ def few_digits() -> Dataset:
     return Dataset.from_arrays(train, test, name="mnist", mean=whole.mean, std=whole.std)
 
 
-@pytest.mark.parametrize("page", ["start", "how", "own"])
+@pytest.mark.parametrize("page", ["start", "how", "own", "data"])
 def test_a_page_works_from_top_to_bottom(
     page: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, few_digits: Dataset
 ) -> None:
