@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -54,7 +54,7 @@ def as_records(
     if augment is not None and not callable(augment):
         raise DataError(f"{name}: augment must be a function of inputs, got {name_of(augment)}")
     if isinstance(source, DataLoader) and source.collate_fn not in (default_collate, default_convert):
-        return _read(what, _sized(what, source.dataset), chosen, source.collate_fn, mean, std, augment)
+        return _read(what, _sized(what, source.dataset), chosen, cast(Collate, source.collate_fn), mean, std, augment)
     if isinstance(source, DataLoader):
         source = source.dataset
     if (stored := _tensors_in(source)) is not None:
@@ -264,10 +264,10 @@ def classes_of(source: Any, target: str | Sequence[str] = ()) -> tuple[str, ...]
     if len(names) == 1 and (found := _class_names(source, names[0])):
         return found
     classes = getattr(source, "classes", None)
-    labels = _known_targets(source) if isinstance(classes, list | tuple) else None
-    if labels is None or not all(isinstance(one, str) for one in classes) or not 0 <= int(labels.max()) < len(classes):
+    if not isinstance(classes, list | tuple) or not all(isinstance(one, str) for one in classes):
         return ()
-    return tuple(classes)
+    labels = _known_targets(source)
+    return tuple(classes) if labels is not None and 0 <= int(labels.max()) < len(classes) else ()
 
 
 def _class_names(source: Any, target: str) -> tuple[str, ...]:
