@@ -9,7 +9,7 @@ from feddst.data.sizes import Sizes, sizes_of
 
 def test_what_a_name_says_is_so() -> None:
     dataset = load(DataConfig())
-    assert sizes_of(DataConfig()) == Sizes(tuple(dataset.inputs(dataset.test_images[:1]).shape[1:]), 10)
+    assert sizes_of(DataConfig()) == Sizes(dataset.input_shape, 10)
 
 
 @pytest.mark.parametrize(("name", "classes"), [("cifar10", 10), ("cifar100", 100)])
