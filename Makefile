@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CHROMIUM := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
 
-.PHONY: help run test test-browser test-flower lint docs docs-serve docs-tables wheel test-wheel same-bits bench-cpu bench-gpu bench-peers bench-scale bench-wire clean
+.PHONY: help run test test-browser test-flower test-huggingface lint docs docs-serve docs-tables wheel test-wheel same-bits bench-cpu bench-gpu bench-peers bench-scale bench-wire clean
 
 $(READY): pyproject.toml constraints.txt CMakeLists.txt $(wildcard native/*)
 	@echo 'installing into $(VENV); this takes a few minutes the first time'
@@ -33,7 +33,7 @@ test: export PYTHONDONTWRITEBYTECODE =
 
 # In a browser too where there is one.
 test: lint ## lint, then all tests but those of test-flower
-	$(BIN)/python -m pytest --numprocesses 2 -m '$(if $(CHROMIUM),not deployment,not deployment and not browser)'
+	$(BIN)/python -m pytest --numprocesses 2 -m '$(if $(CHROMIUM),not deployment and not huggingface,not deployment and not browser and not huggingface)'
 	@$(if $(CHROMIUM),true,echo 'There is no Chromium here: pages were not looked at in a browser.')
 
 test-browser: $(READY) ## the tests that look at pages in Chromium
@@ -41,6 +41,12 @@ test-browser: $(READY) ## the tests that look at pages in Chromium
 
 test-flower: $(READY) ## the tests that start Flower's own processes: minutes
 	$(BIN)/python -m pytest -m deployment --durations 5
+
+# They come last on Python's path, so that what they bring along hides nothing of ours.
+test-huggingface: $(READY) ## the tests with Hugging Face's packages, which it installs: 400 MB
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --target $(VENV)/huggingface 'datasets>=4.4,<5' 'pyarrow>=21'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(VENV)/huggingface 'flwr-datasets>=0.6.1' seaborn
+	$(BIN)/python -c 'import sys, pytest; sys.path.append("$(VENV)/huggingface"); sys.exit(pytest.main(["-m", "huggingface"]))'
 
 # The wheel is built from the source distribution, so that this too is known to hold everything.
 wheel: $(READY) ## the source distribution and the wheel, into dist/

@@ -26,6 +26,8 @@ TOGETHER = {
     "cli/test_bad_input.py": "every command: one line for whatever is wrong with the input",
     "cli/test_commands.py": "compare and data show from the outside",
     "cli/test_stopping.py": "every command, interrupted",
+    "data/test_huggingface.py": "data sets and partitions of packages that are not installed",
+    "data/test_wrong_data.py": "every way to give data that will not do: one line",
     "engines/native/test_bad_calls.py": "the compiled module: what it refuses",
     "engines/native/test_kernels.py": "the compiled module: layers and chains",
     "engines/native/test_not_a_number.py": "the compiled module: numbers that are none",

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import feddst
+from feddst.core.batches import Batch
 from feddst.data import DataConfig, Dataset, Federation, clients_of, federate, prepared
 from feddst.data.augmentation import augmented, shifted, version
 from feddst.errors import OptionError
@@ -35,6 +36,11 @@ def move(image: Tensor, down: int, right: int, mirrored: bool = False) -> list[l
     moved = shifted(image[None, None], torch.tensor([down]), torch.tensor([right]), torch.tensor([mirrored]))
     found: list[list[int]] = moved[0, 0].tolist()
     return found
+
+
+def one(batch: Batch) -> Tensor:
+    assert isinstance(batch, Tensor)
+    return batch
 
 
 SIX = torch.arange(36, dtype=torch.uint8).view(6, 6)
@@ -117,11 +123,11 @@ def test_clients_hold_their_images_and_all_versions_of_them(partition: str) -> N
     plain = federate(config(partition=partition), 3, small())
     copied = federate(config(partition=partition, augmentation=3), 3, small())
     for client in range(4):
-        mine, (inputs, labels) = plain.partition.train[client], copied.client_data(client)
-        assert copied.num_images(client) == len(labels) == 3 * len(mine)
-        assert torch.equal(labels, plain.dataset.train_labels[mine].repeat(3))
+        mine, held = plain.partition.train[client], copied.client_data(client)
+        assert copied.num_images(client) == len(held) == 3 * len(mine)
+        assert torch.equal(one(held.targets), plain.dataset.train_labels[mine].repeat(3))
         expected = [version(plain.dataset.train_images, number)[mine] for number in range(3)]
-        assert torch.equal(inputs, torch.cat(expected))
+        assert torch.equal(one(held.inputs), torch.cat(expected))
         assert np.array_equal(plain.partition.test[client], copied.partition.test[client])
     assert np.array_equal(copied.class_counts(), 3 * plain.class_counts())
 
@@ -149,10 +155,10 @@ def test_clients_that_are_divided_already_get_copies_too() -> None:
     assert clients_of(config(), 0, given) is given
     copied = clients_of(config(augmentation=2), 0, given)
     assert clients_of(config(augmentation=2), 0, copied) is copied
-    assert torch.equal(copied.client_data(1)[0], torch.cat([pairs[1][0], pairs[1][0].flip(3)]))
+    assert torch.equal(one(copied.client_data(1).inputs), torch.cat([pairs[1][0], pairs[1][0].flip(3)]))
     again = copied.augmented(3)
     assert again.num_images(1) == 60
-    assert torch.equal(again.client_data(1)[0][:40], copied.client_data(1)[0])
+    assert torch.equal(one(again.client_data(1).inputs)[:40], one(copied.client_data(1).inputs))
     assert clients_of(config(augmentation=2), 0, data).num_images(0) == 20
 
 

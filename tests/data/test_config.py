@@ -26,8 +26,8 @@ def test_every_field_is_an_option_with_help() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "allowed"),
     [
-        ("dataset", "minst", "one of mnist, fashion-mnist, cifar10, cifar100, shakespeare, har, folder"),
-        ("partition", "class", "one of classes, shards, dirichlet, iid"),
+        ("dataset", "minst", "one of mnist, fashion-mnist, cifar10, cifar100, shakespeare, har, folder, file"),
+        ("partition", "class", "one of classes, shards, dirichlet, iid, unequal, owner"),
         ("clients", 0, "at least 1"),
         ("classes_per_client", 0, "at least 1"),
         ("images_per_class", -1, "at least 1"),

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch.utils.data import TensorDataset
 
-from feddst.data import DataConfig, Dataset, federate
+from feddst.core.batches import Batch
+from feddst.data import DataConfig, Dataset, StoredRecords, federate
 from feddst.errors import DataError, OptionError
 
 IMAGES = np.arange(12, dtype=np.uint8).reshape(3, 1, 2, 2)
@@ -16,6 +17,11 @@ LABELS = np.array([0, 1, 1])
 
 def dataset(images: Any = IMAGES, labels: Any = LABELS, **details: Any) -> Dataset:
     return Dataset.from_arrays((images, labels), (IMAGES, LABELS), **details)
+
+
+def one(batch: Batch) -> torch.Tensor:
+    assert isinstance(batch, torch.Tensor)
+    return batch
 
 
 def test_arrays_become_tensors_with_numbered_classes() -> None:
@@ -44,20 +50,20 @@ def test_uint8_inputs_are_scaled_and_normalised_by_channel() -> None:
     data = Dataset.from_arrays((images, [0, 1]), (images, [0, 1]), mean=(0.2, 0.6), std=(0.1, 0.2))  # type: ignore[arg-type]
     # 51/255 = 0.2: (0 - .2)/.1 = -2, (1 - .6)/.2 = 2, (.2 - .2)/.1 = 0, (.2 - .6)/.2 = -2.
     expected = torch.tensor([[-2.0, 2.0], [0.0, -2.0]])
-    torch.testing.assert_close(data.inputs(data.train_images).flatten(1), expected)
+    torch.testing.assert_close(one(data.inputs(data.train_images)).flatten(1), expected)
     assert data.train_images.dtype == torch.uint8
 
 
 def test_inputs_of_arrays_are_those_of_tensors() -> None:
     grey = np.arange(2 * 3 * 4, dtype=np.uint8).reshape(2, 3, 4)
     data = Dataset.from_arrays(train=(grey, np.array([0, 1])), test=(grey, np.array([0, 1])), mean=(0.5,), std=(0.25,))
-    assert torch.equal(data.inputs(grey), data.inputs(data.test_images))
-    assert data.inputs(grey).shape == (2, 1, 3, 4)
+    assert torch.equal(one(data.inputs(grey)), one(data.inputs(data.test_images)))
+    assert one(data.inputs(grey)).shape == (2, 1, 3, 4)
 
 
 def test_uint8_inputs_without_statistics_are_only_scaled() -> None:
     images = torch.tensor([[[[255, 0], [51, 102]]]], dtype=torch.uint8)
-    torch.testing.assert_close(dataset().inputs(images).flatten(), torch.tensor([1.0, 0.0, 0.2, 0.4]))
+    torch.testing.assert_close(one(dataset().inputs(images)).flatten(), torch.tensor([1.0, 0.0, 0.2, 0.4]))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +72,7 @@ def test_uint8_inputs_without_statistics_are_only_scaled() -> None:
 )
 def test_other_inputs_keep_their_values(stored: torch.dtype, given: torch.dtype) -> None:
     images = torch.tensor([[300, -2]], dtype=stored)
-    inputs = dataset().inputs(images)
+    inputs = one(dataset().inputs(images))
     assert inputs.dtype == given
     assert inputs.tolist() == [[300, -2]]
 
@@ -74,24 +80,24 @@ def test_other_inputs_keep_their_values(stored: torch.dtype, given: torch.dtype)
 @pytest.mark.parametrize(
     ("images", "labels", "message"),
     [
-        (IMAGES, [0, 1], "arrays: train: 3 images but 2 labels"),
+        (IMAGES, [0, 1], "arrays: train: 3 inputs but 2 targets"),
         (IMAGES, [0, 7, -1], "arrays: train labels out of range: label 7 at position 1, allowed 0 to 1"),
         (IMAGES, [0, 1, -1], "arrays: train labels out of range: label -1 at position 2, allowed 0 to 1"),
-        (IMAGES, [0.0, 1.0, 1.0], "arrays: labels must be integers, got torch.float64"),
-        (IMAGES, [[0], [1], [1]], "arrays: train labels must be int64 [N], got int64 [3, 1]"),
-        (IMAGES[:0], [], "arrays: labels must be integers, got torch.float64"),
-        (IMAGES[:0], LABELS[:0], "arrays: train images must be a non-empty array [N, ...], got shape [0, 1, 2, 2]"),
+        (IMAGES, [0.0, 1.0, 1.0], "arrays: train labels must be int64 [N] where there are classes, got float32 [N]"),
+        (IMAGES, [[0], [1], [1]], "arrays: train labels must be int64 [N] where there are classes, got int64 [N, 1]"),
+        (IMAGES[:0], [], "arrays: train has no examples"),
+        (IMAGES[:0], LABELS[:0], "arrays: train has no examples"),
         (
             IMAGES[:, :, :1],
             LABELS,
-            "arrays: train images are uint8 [3, 1, 1, 2] but test images are uint8 [3, 1, 2, 2]",
+            "arrays: train inputs are uint8 [1, 1, 2] but test inputs are uint8 [1, 2, 2]",
         ),
         (
             IMAGES.astype(np.float32),
             LABELS,
-            "arrays: train images are float32 [3, 1, 2, 2] but test images are uint8 [3, 1, 2, 2]",
+            "arrays: train inputs are float32 [1, 2, 2] but test inputs are uint8 [1, 2, 2]",
         ),
-        (np.array(["a"]), [0], "arrays: arrays must hold numbers, got <U1"),
+        (np.array(["a"]), [0], "arrays: train inputs must be numbers, got an array of text (<U1)"),
     ],
 )
 def test_bad_arrays_are_refused(images: Any, labels: Any, message: str) -> None:
@@ -104,7 +110,7 @@ def test_bad_arrays_are_refused(images: Any, labels: Any, message: str) -> None:
 def test_images_that_are_not_finite_are_refused(value: float) -> None:
     images = np.zeros((3, 4))
     images[1, 2] = value
-    with pytest.raises(DataError, match="test images must be finite, but image 1 holds NaN or infinity"):
+    with pytest.raises(DataError, match="test inputs must be finite, but input 1 holds NaN or infinity"):
         Dataset.from_arrays((np.zeros((3, 4)), LABELS), (images, LABELS))
 
 
@@ -123,15 +129,18 @@ def test_bad_statistics_are_refused(mean: tuple[float, ...], std: tuple[float, .
 
 
 def test_statistics_are_refused_where_they_would_not_be_used() -> None:
-    floats = np.zeros((3, 1, 2, 2))
-    with pytest.raises(DataError, match=r"mean and std are for uint8 images, got torch\.float64"):
-        Dataset.from_arrays((floats, LABELS), (floats, LABELS), mean=(0.0,), std=(1.0,))
+    tokens = np.zeros((3, 5), np.int64)
+    with pytest.raises(DataError, match=r"mean and std are for floats and uint8 images, got int64 \[5\]"):
+        Dataset.from_arrays((tokens, LABELS), (tokens, LABELS), mean=(0.0,), std=(1.0,))
 
 
 def test_the_constructor_checks_too() -> None:
     images, labels = torch.zeros(2, 3), torch.zeros(2, dtype=torch.int32)
+    train = StoredRecords(images, labels)
     with pytest.raises(DataError, match="broken: train labels must be int64"):
-        Dataset("broken", images, labels, images, labels, ("a",))
+        Dataset("broken", train, train, ("a",))
+    with pytest.raises(DataError, match=r"broken: train must be Records, as Dataset\.of\(train, test\) makes"):
+        Dataset("broken", images, labels)  # type: ignore[arg-type]
 
 
 def test_images_held_out_take_the_place_of_the_test_images() -> None:
@@ -166,11 +175,14 @@ def test_a_data_set_is_shown_in_one_line() -> None:
 @pytest.mark.parametrize(
     ("train", "said"),
     [
-        (TensorDataset(torch.zeros(3, 4), torch.tensor(LABELS)), "a pair .* got TensorDataset; .* stack its items"),
+        (
+            TensorDataset(torch.zeros(3, 4), torch.tensor(LABELS)),
+            r"a pair .* got TensorDataset; for torch Datasets .* Dataset\.of",
+        ),
         ((IMAGES, LABELS, LABELS), "a pair .* got tuple of 3"),
-        (((IMAGES, IMAGES), LABELS), "train inputs must be one array .* got tuple of 2: .* several inputs"),
-        (({"x": IMAGES}, LABELS), "train inputs must be one array .* got dict of 1"),
-        (([IMAGES, IMAGES[0, 0]], LABELS), "list of 2 is no array of numbers"),
+        (((IMAGES, IMAGES), LABELS), r"train inputs are \(uint8 .*, uint8 .*\) but test inputs are uint8"),
+        (({"x": IMAGES}, LABELS), r"train inputs are \{x: uint8 .*\} but test inputs are uint8"),
+        (([IMAGES, IMAGES[0, 0]], LABELS), "list of 2 items of different shapes is no array"),
     ],
 )
 def test_what_is_no_pair_of_arrays_is_refused_by_name(train: Any, said: str) -> None:

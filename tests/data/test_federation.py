@@ -6,19 +6,24 @@ import numpy as np
 import pytest
 import torch
 
-from feddst.data import Dataset, Federation, Partition
+from feddst.core.batches import Batch
+from feddst.data import Dataset, Federation, Partition, StoredRecords
 from feddst.errors import DataError
 
 DATASET = Dataset(
     name="tiny",
-    train_images=torch.arange(4, dtype=torch.uint8).view(4, 1, 1, 1) * 51,
-    train_labels=torch.tensor([0, 1, 2, 1]),
-    test_images=torch.zeros(3, 1, 1, 1, dtype=torch.uint8),
-    test_labels=torch.tensor([2, 0, 1]),
+    train=StoredRecords(
+        torch.arange(4, dtype=torch.uint8).view(4, 1, 1, 1) * 51, torch.tensor([0, 1, 2, 1]), (0.2,), (0.2,)
+    ),
+    test=StoredRecords(torch.zeros(3, 1, 1, 1, dtype=torch.uint8), torch.tensor([2, 0, 1]), (0.2,), (0.2,)),
     classes=("a", "b", "c"),
-    mean=(0.2,),
-    std=(0.2,),
 )
+
+
+def tolist(batch: Batch) -> list[Any]:
+    assert isinstance(batch, torch.Tensor)
+    found: list[Any] = batch.tolist()
+    return found
 
 
 def federation(train: list[list[int]], test: list[list[int]]) -> Federation:
@@ -30,12 +35,12 @@ def federation(train: list[list[int]], test: list[list[int]]) -> Federation:
 
 def test_a_client_gets_inputs_and_labels() -> None:
     clients = federation([[0, 1], [3]], [[0], [1, 2]])
-    inputs, labels = clients.client_data(1)
+    found = clients.client_data(1)
     # 3 · 51/255 = 0.6, and (0.6 - 0.2)/0.2 = 2.
-    torch.testing.assert_close(inputs, torch.full((1, 1, 1, 1), 2.0))
-    assert labels.tolist() == [1]
+    torch.testing.assert_close(found.inputs, torch.full((1, 1, 1, 1), 2.0))
+    assert tolist(found.targets) == [1]
     assert clients.num_clients == 2
-    assert clients.client_data(0)[1].tolist() == [0, 1]
+    assert tolist(clients.client_data(0).targets) == [0, 1]
 
 
 def test_class_counts() -> None:
@@ -69,8 +74,8 @@ TEST = (np.full((4, 3), 5.0, np.float32), np.array([0, 1, 2, 2]))
 def test_a_users_own_split() -> None:
     clients = Federation.from_clients(OWN, TEST, name="mine")
     assert clients.num_clients == 2
-    assert clients.client_data(1)[0].tolist() == [[1.0, 1.0, 1.0]]
-    assert clients.client_data(1)[1].tolist() == [2]
+    assert tolist(clients.client_data(1).inputs) == [[1.0, 1.0, 1.0]]
+    assert tolist(clients.client_data(1).targets) == [2]
     assert [test.tolist() for test in clients.partition.test] == [[0, 1], [2, 3]]
     assert clients.description == "mine, 2 clients"
 
@@ -82,11 +87,13 @@ def test_a_users_own_test_sets() -> None:
 
 def test_bad_clients_are_named() -> None:
     wide = (np.zeros((2, 4), np.float32), np.array([0, 1]))
-    with pytest.raises(DataError, match=r"clients: client 1: train images are float32 \[2, 4\] but test images"):
+    with pytest.raises(
+        DataError, match=r"clients: client 1 inputs are float32 \[4\] but the test set inputs are float32 \[3\]"
+    ):
         Federation.from_clients([OWN[0], wide], TEST)
-    with pytest.raises(DataError, match="clients: client 1: train images must be a non-empty array"):
+    with pytest.raises(DataError, match="clients: client 1: train has no examples"):
         Federation.from_clients([OWN[0], (np.zeros((0, 3), np.float32), np.zeros(0, int))], TEST)
-    with pytest.raises(DataError, match="clients: client 0: train labels out of range: label 1 at position 1"):
+    with pytest.raises(DataError, match="clients: train labels out of range: label 1 at position 1"):
         Federation.from_clients(OWN, TEST, classes=("only",))
     with pytest.raises(DataError, match="needs at least one client"):
         Federation.from_clients([], TEST)
@@ -99,9 +106,9 @@ def test_bad_clients_are_named() -> None:
 @pytest.mark.parametrize(
     ("train", "test", "said"),
     [
-        (None, TEST, "clients: train must hold a pair .* for each client, got NoneType"),
-        (OWN, None, r"clients: test must be a pair \(inputs, labels\) of arrays or tensors, got NoneType"),
-        (OWN, TEST[0], r"clients: test must be a pair \(inputs, labels\) of arrays or tensors, got ndarray"),
+        (None, TEST, "clients: train must hold a pair .* for each client, got None"),
+        (OWN, None, r"clients: test must be a pair \(inputs, targets\) of arrays or tensors, .* got None"),
+        (OWN, TEST[0], r"clients: test must be a pair \(inputs, targets\) of arrays or tensors, .* got ndarray"),
     ],
 )
 def test_what_is_no_pair_is_refused_by_its_name(train: Any, test: Any, said: str) -> None:

@@ -88,6 +88,7 @@ def test_statistics_are_those_of_the_training_images(root: Path) -> None:
     assert data.mean == pytest.approx((1 / 3, 0.2, 0.4 / 3))
     assert data.std == pytest.approx(((2 / 9) ** 0.5, 1.0, 0.4 * (2 / 9) ** 0.5))
     inputs = data.inputs(data.train_images)
+    assert isinstance(inputs, torch.Tensor)
     torch.testing.assert_close(inputs.mean((0, 2, 3)), torch.zeros(3))
 
 

@@ -19,6 +19,7 @@ def test_the_bundled_set_is_complete() -> None:
     assert data.train_labels[:10].tolist() == [5, 0, 4, 1, 9, 2, 1, 3, 1, 4]
     assert data.test_labels[:5].tolist() == [7, 2, 1, 0, 4]
     inputs = data.inputs(data.train_images)
+    assert isinstance(inputs, torch.Tensor)
     assert abs(float(inputs.mean())) < 1e-3
     assert abs(float(inputs.std()) - 1) < 1e-3
     assert inputs.dtype == torch.float32

@@ -9,7 +9,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from feddst.data import DataConfig, Dataset, Partition, split
+from feddst.data import DataConfig, Dataset, Partition, StoredRecords, split
 from feddst.data.partition import apportion, draw_classes, proportional_tests
 from feddst.errors import DataError, OptionError
 
@@ -22,10 +22,8 @@ def labelled(train: list[int], test: list[int], num_classes: int = 0) -> Dataset
     num_classes = num_classes or max(train + test) + 1
     return Dataset(
         name="tiny",
-        train_images=torch.zeros(len(train), 1),
-        train_labels=torch.tensor(train),
-        test_images=torch.zeros(len(test), 1),
-        test_labels=torch.tensor(test),
+        train=StoredRecords(torch.zeros(len(train), 1), torch.tensor(train)),
+        test=StoredRecords(torch.zeros(len(test), 1), torch.tensor(test)),
         classes=tuple(str(label) for label in range(num_classes)),
     )
 

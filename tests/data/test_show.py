@@ -39,6 +39,27 @@ def test_many_classes_are_summed_up() -> None:
     assert rows[1][3] == "h ×8, g ×7, f ×6, e ×5, d ×4, c ×3, 2 more"
 
 
+def without_classes(sizes: list[int]) -> Federation:
+    train = [(np.zeros((size, 1), np.float32), np.linspace(0, 1, size)) for size in sizes]
+    return Federation.from_clients(train, (np.zeros((5, 1), np.float32), np.linspace(0, 1, 5)))
+
+
+def test_without_classes_there_are_sizes_alone() -> None:
+    assert count_table(without_classes([1, 1000, 7, 4]), max_rows=2) == [
+        ("client", "examples", "test examples"),
+        ("0", "1", "5"),
+        ("1", "1000", "5"),
+        ("2 more", "11, 5.5 each", ""),
+    ]
+
+
+def test_the_picture_of_sizes_alone_is_a_png(tmp_path: Path) -> None:
+    save_picture(without_classes([1, 1000, 7]), tmp_path / "x.png")
+    with Image.open(tmp_path / "x.png") as image:
+        assert image.width > 1000
+        assert len(image.convert("RGB").getcolors(1 << 24) or []) > 100
+
+
 @pytest.mark.parametrize("counts", [[[2, 2], [0, 4]], [[1, 1], [90, 2]], [[1]]])
 def test_the_picture_is_a_png(tmp_path: Path, counts: list[list[int]]) -> None:
     path = tmp_path / "x.png"

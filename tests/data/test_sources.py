@@ -12,6 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
+from feddst.core.batches import form_of
 from feddst.data import DataConfig, Dataset, clients_of, federate, load, sources
 from feddst.data.cifar import Cifar
 from feddst.data.har import CHANNELS
@@ -110,7 +111,7 @@ def test_federate_divides_the_given_data_set() -> None:
     clients = federate(DataConfig(clients=4, images_per_class=5), 7, ARRAYS)
     assert clients.dataset is ARRAYS
     assert clients.class_counts().sum(0).tolist() == [10, 10, 10, 10]
-    assert clients.client_data(0)[0].dtype == torch.float32
+    assert form_of(clients.client_data(0).inputs) == "float32 [1, 2, 2]"
     assert clients.description == "arrays, 4 clients, classes partition (2 × 5 images), seed 7"
 
 

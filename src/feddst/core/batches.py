@@ -72,6 +72,8 @@ def same_form(one: Batch, other: Batch) -> bool:
 def form_of(batch: Batch) -> str:
     """What one example looks like, in words: `uint8 [1, 28, 28]`."""
     if isinstance(batch, Tensor):
+        if not batch.dim():
+            return f"one {str(batch.dtype).removeprefix('torch.')}"
         return f"{str(batch.dtype).removeprefix('torch.')} {list(batch.shape[1:])}"
     if isinstance(batch, dict):
         return "{" + ", ".join(f"{name}: {form_of(value)}" for name, value in batch.items()) + "}"

@@ -81,5 +81,5 @@ def _images(dataset: Dataset, versions: int) -> StoredRecords:
     raise OptionError(
         f"data.augmentation must be 1 for {dataset.name}, got {versions}: what is altered are images "
         f"[channels, height, width] with more than {FARTHEST} pixels each way, and these inputs are "
-        f"{shape or 'others'}"
+        f"{list(shape) or 'others'}"
     )

@@ -15,6 +15,8 @@ class DataSource(ABC):
 
     registry: "ClassVar[Registry[DataSource]]"
     name: ClassVar[str]
+    options: ClassVar[tuple[str, ...]] = ()
+    """The options of `data` that it reads beside `root`, and that say nothing to others."""
 
     @abstractmethod
     def load(self, config: "DataConfig") -> Dataset:
@@ -26,6 +28,10 @@ SOURCES: Registry[DataSource] = Registry("data source", DataSource)
 DataSource.registry = SOURCES
 
 
+_OF_SOME_SOURCES = ("target", "inputs", "owner", "test", "test_share")
+"""Options that only some sources read, which name them in `options`."""
+
+
 @dataclass(frozen=True)
 class DataConfig:
     """Which data set, and how its training images are divided among the clients."""
@@ -33,15 +39,20 @@ class DataConfig:
     dataset: str = option(
         "mnist",
         "data set; mnist and shakespeare are bundled, cifar is downloaded, fashion-mnist and har are read from where "
-        "you have them, folder is your own images",
+        "you have them, folder is your own images, file your own table or arrays",
         among=SOURCES,
     )
     root: str = option(
         "",
         "directory where data is found or put; empty: $FEDDST_DATA, else a per-user cache. "
-        "For folder: the image directory or tar archive itself; mnist: a directory with other images in MNIST's four "
-        "files",
+        "For folder: the image directory or tar archive itself; for file: a CSV, TSV, Parquet or npz file; for mnist: "
+        "a directory with other images in MNIST's four files",
     )
+    target: str = option("", "file: the column, or array, to predict; text and whole numbers are classes")
+    inputs: tuple[str, ...] = option((), "file: the columns, or the array, to predict from; none: all others")
+    owner: str = option("", "file: the column that says to whom a row belongs, for data.partition owner")
+    test: str = option("", "file: a second file, to test on; empty: data.test_share of the rows of the first")
+    test_share: float = option(0.2, "file: share of the rows to test on, drawn once for all seeds", above=0, below=1)
     partition: Literal["classes", "shards", "dirichlet", "iid", "unequal", "owner"] = option(
         "classes",
         "classes: distinct classes for each client (the paper); shards: label-sorted shards (its published "
@@ -80,6 +91,12 @@ class DataConfig:
         values = flatten(self, "data.")
         for opt in options_of(DataConfig, "data."):
             opt.check(values[opt.name])
+        reads = SOURCES[self.dataset].options
+        for name in _OF_SOME_SOURCES:
+            if name not in reads and getattr(self, name) != getattr(DataConfig, name):
+                raise OptionError(f"data.{name} has no effect with data.dataset {self.dataset}")
+        if self.test and self.test_share != DataConfig.test_share:
+            raise OptionError("data.test_share has no effect with data.test, a file to test on")
         if self.shift_only and self.augmentation == 1:
             raise OptionError("data.shift_only has no effect with data.augmentation 1: it says how versions are made")
 

@@ -2,17 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor
 
 from feddst.core.batches import Batch, form_of, length, mapped, rows, same_form, tensors_of
 from feddst.core.examples import highest, is_labels
 from feddst.core.keys import generator
-from feddst.data.adapters import Arrays, Source, as_batch, as_records, name_of, with_channel
-from feddst.data.records import Augment, Records, StoredRecords, as_inputs
+from feddst.data.adapters import Arrays, Source, as_batch, as_records, classes_of
+from feddst.data.conversion import as_inputs, check_normalisation, name_of, unbounded, with_channel
+from feddst.data.records import Augment, Records, StoredRecords, spread
 from feddst.errors import DataError, OptionError
 
 Indices = npt.NDArray[np.int64]
@@ -45,10 +46,15 @@ class Dataset:
 
     def __post_init__(self) -> None:
         for part, records in (("train", self.train), ("test", self.test)):
+            if not isinstance(records, Records):
+                raise DataError(
+                    f"{self.name}: {part} must be Records, as Dataset.of(train, test) makes them of anything, got "
+                    f"{name_of(records)}"
+                )
             check_records(f"{self.name}: {part}", records, self.classes)
         check_alike(self.name, "train", self.train, "test", self.test)
         if isinstance(self.train, StoredRecords):
-            _check_normalisation(self.name, self.train)
+            check_normalisation(self.name, self.train.inputs, self.train.mean, self.train.std)
         if self.vocabulary:
             _check_vocabulary(self.name, (self.train, self.test), len(self.vocabulary))
         if self.owners is not None:
@@ -75,14 +81,17 @@ class Dataset:
         `inputs` and `target` name the fields. uint8 images [N, H, W] get a channel dimension, and `mean` and `std`
         normalise them. Targets that are one whole number each are classes: without `classes`, those that occur number
         them.
+        `owners` says, for each training and each test example, to whom it belongs: a number from 0, or a name.
         `augment` is a function that changes a client's training inputs once a round; random numbers of PyTorch, NumPy
         and `random` then follow from the run's seed.
         """
+        if isinstance(classes, str) or not isinstance(classes, Sequence):
+            raise DataError(f"{name}: classes must be a list with the name of each class, got {classes!r}")
         records = as_records(name, "train", train, inputs=inputs, target=target, mean=mean, std=std, augment=augment)
         tests = as_records(name, "test", test, inputs=inputs, target=target, mean=mean, std=std)
-        classes = classes or classes_in(records, tests)
-        owned = None if owners is None else (_as_owners(owners[0]), _as_owners(owners[1]))
-        return cls(name, records, tests, tuple(classes), owned)
+        classes = classes or classes_of(train, target) or classes_in(records, tests)
+        owned = None if owners is None else _as_owners(name, owners)
+        return cls(name, records, tests, tuple(map(str, classes)), owned)
 
     @classmethod
     def from_arrays(
@@ -219,11 +228,18 @@ def _sample(records: Records) -> tuple[Batch, Batch]:
     return found.inputs, found.targets
 
 
-def _as_owners(owners: npt.ArrayLike) -> Indices:
-    found = np.asarray(owners)
-    if found.dtype.kind not in "iu":
-        raise DataError(f"owners must be whole numbers, got {found.dtype}")
-    return found.astype(np.int64)
+def _as_owners(name: str, owners: Any) -> tuple[Indices, Indices]:
+    """The owners of training and test examples as numbers; names are numbered in their order."""
+    if not isinstance(owners, tuple | list) or len(owners) != 2:
+        raise DataError(f"{name}: owners must be a pair, those of training and of test examples, got {name_of(owners)}")
+    train, test = (np.asarray(part) for part in owners)
+    if train.dtype.kind == test.dtype.kind == "U":
+        names = np.unique(np.concatenate([train.ravel(), test.ravel()]))
+        return np.searchsorted(names, train), np.searchsorted(names, test)
+    for part, found in (("train", train), ("test", test)):
+        if found.dtype.kind not in "iu":
+            raise DataError(f"{name}: {part} owners must be whole numbers, or names, got {found.dtype}")
+    return train.astype(np.int64), test.astype(np.int64)
 
 
 def check_alike(name: str, part: str, one: Records, other_part: str, other: Records) -> None:
@@ -234,33 +250,38 @@ def check_alike(name: str, part: str, one: Records, other_part: str, other: Reco
 
 
 def check_records(what: str, records: Records, classes: Sequence[str] = ()) -> None:
-    """Raise `DataError` unless there are examples, as many inputs as targets, finite, with labels that are classes."""
+    """Raise `DataError` unless there are examples, as many inputs as targets, finite, with labels that are classes.
+
+    Of records that are read as they are needed some are read, the first and the last among them.
+    """
     if not len(records):
         raise DataError(f"{what} has no examples")
     if isinstance(records, StoredRecords):
-        _check_inputs(what, records.inputs)
         if length(records.inputs) != length(records.targets):
             raise DataError(f"{what}: {length(records.inputs)} inputs but {length(records.targets)} targets")
-        for value in tensors_of(records.targets):
-            if value.is_floating_point() and not torch.isfinite(value).all():
-                bad = int(torch.isfinite(value).flatten().logical_not().nonzero()[0]) // max(1, value[0].numel())
-                raise DataError(f"{what} targets must be finite, but target {bad} holds NaN or infinity")
+        _check_values(what, records.inputs, records.targets)
+    else:
+        some = records.read(spread(len(records)))
+        _check_values(what, some.inputs, some.targets)
     if classes:
         _check_labels(what, records.targets, len(classes))
 
 
-def _check_inputs(what: str, inputs: Batch) -> None:
+def _check_values(what: str, inputs: Batch, targets: Batch) -> None:
     for value in tensors_of(inputs):
         if (value.ndim < 2 and isinstance(inputs, Tensor)) or value.numel() == 0:
             raise DataError(f"{what} inputs must be a non-empty array [N, ...], got shape {list(value.shape)}")
-        if value.dtype.is_floating_point and not torch.isfinite(value).all():
-            bad = int(torch.isfinite(value).flatten(1).all(1).logical_not().nonzero()[0])
-            raise DataError(f"{what} inputs must be finite, but input {bad} holds NaN or infinity")
+    for value in tensors_of(targets):
+        if value.numel() == 0:
+            raise DataError(f"{what} targets must be numbers, one or more for each example, got {form_of(targets)}")
+    for name, batch in (("input", inputs), ("target", targets)):
+        if (bad := unbounded(batch)) is not None:
+            raise DataError(f"{what} {name}s must be finite, but {name} {int(bad[0])} holds NaN or infinity")
 
 
 def _check_labels(what: str, labels: Batch, classes: int) -> None:
     if not is_labels(labels):
-        raise DataError(f"{what} labels must be int64 [N] where there are classes, got {form_of(labels)}")
+        raise DataError(f"{what} labels must be int64 [N] where there are classes, got {_with_n(labels)}")
     found = _tensor(labels)
     bad = ((found < 0) | (found >= classes)).nonzero()
     if len(bad):
@@ -275,6 +296,10 @@ def _check_vocabulary(name: str, parts: Sequence[Records], size: int) -> None:
         raise DataError(f"{name}: targets must be below {size}, the size of its vocabulary")
 
 
+def _with_n(labels: Batch) -> str:
+    return form_of(labels).replace("[", "[N, ").replace("[N, ]", "[N]")
+
+
 def _check_owners(name: str, owners: tuple[Indices, Indices], sizes: tuple[int, int]) -> None:
     for part, found, size in zip(("train", "test"), owners, sizes, strict=True):
         if found.shape != (size,):
@@ -283,16 +308,3 @@ def _check_owners(name: str, owners: tuple[Indices, Indices], sizes: tuple[int, 
             )
         if found.min() < 0:
             raise DataError(f"{name}: {part} owners must be 0 or more, got {found.min()}")
-
-
-def _check_normalisation(name: str, records: StoredRecords) -> None:
-    mean, std, images = records.mean, records.std, records.inputs
-    if not mean and not std:
-        return
-    if not isinstance(images, Tensor) or images.dtype != torch.uint8:
-        raise DataError(f"{name}: mean and std are for uint8 images, got {form_of(images)}")
-    channels = images.shape[1]
-    if len(mean) != channels or len(std) != channels:
-        raise DataError(f"{name}: mean and std need {channels} numbers, one a channel, got {len(mean)} and {len(std)}")
-    if not (np.isfinite(mean).all() and np.isfinite(std).all() and min(std) > 0):
-        raise DataError(f"{name}: mean must be finite and std above 0, got {mean} and {std}")

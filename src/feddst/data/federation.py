@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +13,13 @@ import torch
 from feddst.core import ClientData, Examples
 from feddst.core.batches import Batch, mapped, rows, tensors_of
 from feddst.core.examples import Draw, labels_in
-from feddst.data.adapters import Source, as_records, name_of
+from feddst.core.keys import generator
+from feddst.data.adapters import Source, as_records, classes_of
 from feddst.data.augmentation import augmented
 from feddst.data.config import DataConfig
+from feddst.data.conversion import name_of
 from feddst.data.dataset import Dataset, check_alike, check_records, classes_in
+from feddst.data.flwr_partitions import partitions_of, split_of
 from feddst.data.partition import Indices, Partition, all_versions, count_classes, held_class_tests
 from feddst.data.records import Augment, Records, StoredRecords, chained
 from feddst.errors import DataError
@@ -56,7 +59,7 @@ class Federation:
     def from_clients(
         cls,
         train: Sequence[Source],
-        test: Source | Sequence[Source],
+        test: Source | Sequence[Source] | float,
         client_test: Sequence[npt.NDArray[np.integer]] | None = None,
         *,
         name: str = "clients",
@@ -69,9 +72,10 @@ class Federation:
     ) -> "Federation":
         """A federation from each client's own examples, in any form that `Dataset.of` takes.
 
-        `test` is one test set for all, or a list with each client's own. `client_test` holds each client's positions in
-        the one test set; without it a client is tested on all test examples of the classes it holds, or on all of them
-        where there are no classes.
+        `test` is one test set for all, or a list with each client's own, or the share of its own examples that each
+        client is tested on instead of training on them, drawn at random but always the same. `client_test` holds each
+        client's positions in the one test set; without it a client is tested on all test examples of the classes it
+        holds, or on all of them where there are no classes.
         """
         if not isinstance(train, Iterable):
             raise DataError(f"{name}: train must hold a pair (inputs, targets) for each client, got {name_of(train)}")
@@ -79,19 +83,28 @@ class Federation:
         own = [read(f"client {client}: train", source, augment=augment) for client, source in enumerate(train)]
         if not own:
             raise DataError(f"{name}: needs at least one client")
-        tests = _each_test(test, len(own))
+        tests: Sequence[Source] | None
+        if isinstance(test, float):
+            own, tests = _divided(name, own, test)
+        else:
+            tests = _each_test(test, len(own))
         if tests is not None and client_test is not None:
             raise DataError(f"{name}: client_test is for one test set for all, but test has one for each client")
         parts = [read(f"client {c}: test", one) for c, one in enumerate(tests)] if tests else [read("test", test)]
         for client, records in enumerate(own):
             check_records(f"{name}: client {client}: train", records)
             check_alike(name, f"client {client}", records, "the test set", parts[0])
-        classes = classes or classes_in(*own, *parts)
+        for client, records in enumerate(parts[1:], start=1):
+            check_alike(name, f"client {client}'s test", records, "client 0's test", parts[0])
+        named = next(iter(train), None) if isinstance(train, Sequence) else None
+        classes = classes or classes_of(named, target) or classes_in(*own, *parts)
         dataset = Dataset(name, chained(own), chained(parts), tuple(classes))
         given = _positions(own)
         if tests is not None:
             tested = _positions(parts)
         elif client_test is not None:
+            if not isinstance(client_test, Iterable):
+                raise DataError(f"{name}: client_test must hold each client's positions, got {name_of(client_test)}")
             tested = tuple(_as_indices(np.asarray(indices)) for indices in client_test)
         elif classes:
             tested = held_class_tests(
@@ -100,6 +113,40 @@ class Federation:
         else:
             tested = (np.arange(len(dataset.test)),) * len(own)
         return cls(dataset, Partition(given, tested), f"{name}, {len(own)} clients")
+
+    @classmethod
+    def from_flwr(
+        cls,
+        source: Any,
+        test: Source | str | float,
+        *,
+        split: str = "",
+        name: str = "flwr",
+        classes: Sequence[str] = (),
+        inputs: str | Sequence[str] = (),
+        target: str | Sequence[str] = (),
+        mean: Sequence[float] = (),
+        std: Sequence[float] = (),
+        augment: Augment | None = None,
+    ) -> "Federation":
+        """A federation from a `FederatedDataset` of flwr-datasets, or from one of its partitioners with a data set.
+
+        Each partition is a client, with its rows read as they are needed. `inputs` and `target` name columns. `test` is
+        the name of a split of the `FederatedDataset`, or anything that `from_clients` takes.
+        """
+        parts = partitions_of(source, split)
+        tested = split_of(source, test) if isinstance(test, str) else test
+        return cls.from_clients(
+            parts,
+            tested,
+            name=name,
+            classes=classes,
+            inputs=inputs,
+            target=target,
+            mean=mean,
+            std=std,
+            augment=augment,
+        )
 
     def augmented(self, versions: int, shift_only: bool = False) -> "Federation":
         """The same clients with `versions` versions of each training image (option data.augmentation)."""
@@ -201,6 +248,24 @@ def _each_test(test: Source | Sequence[Source], clients: int) -> Sequence[Source
             f"test has {len(test)} test sets for {clients} clients: it must have one for each, or be one for all"
         )
     return test
+
+
+def _divided(name: str, own: Sequence[Records], share: float) -> tuple[list[Records], list[Records]]:
+    """Each client's examples to train on, and those to be tested on."""
+    if not 0 < share < 1:
+        raise DataError(f"{name}: test must be in (0, 1) where it is a share of each client's own, got {share}")
+    train, test = list[Records](), list[Records]()
+    for client, records in enumerate(own):
+        count = max(1, round(share * len(records)))
+        if count >= len(records):
+            raise DataError(
+                f"{name}: client {client} has {len(records)} examples, too few to be tested on {share:g} of them and "
+                "to train on the others"
+            )
+        order = generator(0, "test share", client=client).permutation(len(records))
+        train.append(records.taken(np.sort(order[count:])))
+        test.append(records.taken(np.sort(order[:count])))
+    return train, test
 
 
 def _positions(parts: Sequence[Records]) -> tuple[Indices, ...]:

@@ -3,7 +3,7 @@
 import random
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,15 +15,19 @@ import torch
 from torch import Tensor
 
 from feddst.core import Examples
-from feddst.core.batches import Batch, joined, length, mapped, rows, tensors_of
+from feddst.core.batches import Batch, form_of, joined, length, mapped, rows, same_form, tensors_of
 from feddst.core.examples import Draw
 from feddst.core.keys import generator
+from feddst.data.conversion import as_inputs, as_item, as_targets, check_normalisation, unbounded, with_channel
 from feddst.data.progress import Meter
 from feddst.errors import DataError
 
 Indices = npt.NDArray[np.int64]
 Augment = Callable[[Batch], Batch]
 """Changes a client's inputs, at random if it likes: it is called once a round."""
+
+_STILL: Draw = (0, 0, 0)
+"""What random changes follow from outside of training: they are always the same."""
 
 _RANDOM = threading.RLock()
 _SAMPLED = 16
@@ -75,7 +79,8 @@ class Records(ABC):
 class StoredRecords(Records):
     """Records in memory, as they are stored: a network takes them in as `as_inputs` makes them.
 
-    `mean` and `std` (one number a channel, or empty) normalise uint8 images. `augment` changes a client's inputs.
+    `mean` and `std` (one number a channel, or empty) normalise floats and uint8 images. `augment` changes a
+    client's inputs.
     """
 
     inputs: Batch
@@ -97,11 +102,7 @@ class StoredRecords(Records):
 
     def changed(self, inputs: Batch, draw: Draw | None) -> Batch:
         """A client's inputs after the augmentation, if there is one."""
-        if self.augment is None or draw is None:
-            return inputs
-        with drawing() as begin:
-            begin("augmentation", *draw)
-            return self.augment(inputs)
+        return changed(inputs, self.augment, draw)
 
     def taken(self, index: Indices) -> "StoredRecords":
         here = torch.from_numpy(index)
@@ -131,7 +132,8 @@ class ReadRecords(Records):
 
     An item is (inputs, target). `split` takes an item of another form apart; `collate` makes a batch of several items.
     Whatever a transform draws from `random`, NumPy or PyTorch follows from the seed, the round, the client and the
-    item's position. `known` are the targets, if they are known without reading every item.
+    item's position. `known` are the targets, if they are known without reading every item. `mean`, `std` and `augment`
+    are as in `StoredRecords`.
     """
 
     source: Any
@@ -139,21 +141,32 @@ class ReadRecords(Records):
     name: str = "data"
     collate: Collate | None = None
     known: Batch | None = None
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    augment: Augment | None = None
 
     def __len__(self) -> int:
         return len(self.source)
 
     def read(self, index: Indices | None = None, draw: Draw | None = None) -> Examples:
         wanted = np.arange(len(self)) if index is None else index
-        items = self._items(wanted, draw)
-        if self.collate is not None:
-            inputs, targets = self.split(self.collate(items))
-            return Examples(_numbers(inputs), as_targets(_numbers(targets)))
-        pairs = [self.split(item) for item in items]
-        return Examples(
-            self._stacked("inputs", wanted, [inputs for inputs, _ in pairs]),
-            as_targets(self._stacked("targets", wanted, [target for _, target in pairs])),
-        )
+        with drawing() as begin:
+            items = [self._item(place, begin, draw) for place in wanted.tolist()]
+            if self.collate is None:
+                pairs = [self._parts(item, place) for item, place in zip(items, wanted, strict=True)]
+                stored = self._stacked("inputs", wanted, [inputs for inputs, _ in pairs])
+                targets = self._stacked("target", wanted, [target for _, target in pairs])
+            else:
+                begin("collate", *(draw or _STILL))
+                stored, targets = self._collated(self.collate, items)
+        stored = with_channel(stored)
+        check_normalisation(self.name, stored, self.mean, self.std)
+        for what, batch in (("inputs", stored), ("target", targets)):
+            if (bad := unbounded(batch)) is not None:
+                place = wanted[int(bad[0])]
+                raise DataError(f"{self.name}: {what} of item {place} must be finite, got NaN or infinity")
+        inputs = mapped(lambda value: as_inputs(value, self.mean, self.std), stored)
+        return Examples(changed(inputs, self.augment, draw), as_targets(targets))
 
     @cached_property
     def targets(self) -> Batch:  # type: ignore[override]
@@ -177,44 +190,58 @@ class ReadRecords(Records):
 
     def content(self) -> Iterator[bytes]:
         yield f"{len(self)} {type(self.source).__name__}".encode()
-        some = np.unique(np.linspace(0, len(self) - 1, min(_SAMPLED, len(self))).astype(np.int64))
-        found = self.read(some)
+        found = self.read(spread(len(self)))
         yield from StoredRecords(found.inputs, found.targets).content()
 
     @property
     def fixed(self) -> bool:
         return False  # nobody knows
 
-    def _items(self, index: Indices, draw: Draw | None) -> list[Any]:
-        seed, round, client = draw or (0, 0, 0)
-        items = []
-        with drawing() as begin:
-            for place in index.tolist():
-                begin(f"item {place}", seed, round, client)
-                items.append(self._item(place))
-        return items
-
-    def _item(self, place: int) -> Any:
+    def _item(self, place: int, begin: Callable[[str, int, int, int], None], draw: Draw | None) -> Any:
+        begin(f"item {place}", *(draw or _STILL))
         try:
             return self.source[place]
         except Exception as error:
-            reason = (str(error).splitlines() or [""])[0]
-            raise DataError(f"{self.name}: item {place} cannot be read: {type(error).__name__}: {reason}") from error
+            raise DataError(f"{self.name}: item {place} of {len(self)} cannot be read: {_reason(error)}") from error
+
+    def _parts(self, item: Any, place: int) -> tuple[Any, Any]:
+        try:
+            return self.split(item)
+        except DataError as error:
+            raise DataError(f"{self.name}: item {place}: {error}") from None
+
+    def _collated(self, collate: Collate, items: Sequence[Any]) -> tuple[Batch, Batch]:
+        try:
+            batch = collate(items)
+        except Exception as error:
+            raise DataError(f"{self.name}: the collate_fn failed on {len(items)} items: {_reason(error)}") from error
+        try:
+            parts = self.split(batch)
+        except DataError as error:
+            raise DataError(f"{self.name}: the collate_fn's batch: {error}") from None
+        inputs, targets = (as_item(f"{self.name}: the collate_fn's batch", one) for one in parts)
+        for what, found in (("inputs", inputs), ("targets", targets)):
+            if any(not one.dim() or len(one) != len(items) for one in tensors_of(found)):
+                raise DataError(
+                    f"{self.name}: the collate_fn must give {len(items)} {what} for {len(items)} items, as the first "
+                    f"dimension, got {form_of_one(found)}"
+                )
+        return inputs, targets
 
     def _stacked(self, what: str, index: Indices, values: Sequence[Any]) -> Batch:
-        found = [
-            _numbers(value, f"{self.name}: item {place}: {what}") for place, value in zip(index, values, strict=True)
-        ]
-        first = [(tuple(one.shape), one.dtype) for one in tensors_of(found[0])]
+        found = [as_item(f"{self.name}: {what} of item {at}", one) for at, one in zip(index, values, strict=True)]
+        first = form_of_one(found[0])
         for place, batch in zip(index, found, strict=True):
-            form = [(tuple(one.shape), one.dtype) for one in tensors_of(batch)]
-            if form != first or type(batch) is not type(found[0]):
+            if form_of_one(batch) != first:
                 raise DataError(
-                    f"{self.name}: {what} of item {place} are {_form(batch)}, but those of item {index[0]} are "
-                    f"{_form(found[0])}; give the data set a transform that makes them alike, or a DataLoader with a "
+                    f"{self.name}: {what} of item {place} has the form {form_of_one(batch)}, but that of item "
+                    f"{index[0]} {first}; give the data set a transform that makes them alike, or a DataLoader with a "
                     "collate_fn"
                 )
-        return joined([mapped(lambda value: value[None], batch) for batch in found])
+        if isinstance(found[0], Tensor):
+            return torch.stack([one for one in found if isinstance(one, Tensor)])
+        columns = [torch.stack(column) for column in zip(*map(tensors_of, found), strict=True)]
+        return dict(zip(found[0], columns, strict=True)) if isinstance(found[0], dict) else tuple(columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -309,28 +336,36 @@ def chained(parts: Sequence[Records]) -> Records:
     return ChainedRecords(parts)
 
 
-def as_inputs(stored: Tensor, mean: Sequence[float] = (), std: Sequence[float] = ()) -> Tensor:
-    """A network's inputs: uint8 is scaled to [0, 1] and normalised, other floats and booleans become float32.
+def changed(inputs: Batch, augment: Augment | None, draw: Draw | None) -> Batch:
+    """A client's inputs after the augmentation, if there is one; they must keep their form."""
+    if augment is None or draw is None:
+        return inputs
+    with drawing() as begin:
+        begin("augmentation", *draw)
+        try:
+            found = augment(inputs)
+        except Exception as error:
+            raise DataError(f"augment failed on inputs {form_of(inputs)}: {_reason(error)}") from error
+    if not isinstance(found, Tensor | tuple | dict) or not same_form(found, inputs) or length(found) != length(inputs):
+        given = form_of(found) if isinstance(found, Tensor) else type(found).__name__
+        raise DataError(f"augment must give inputs like those it is given, {form_of(inputs)}, got {given}")
+    if unbounded(found) is not None:
+        raise DataError("augment gave inputs with NaN or infinity")
+    return found
 
-    Other integers, which may be tokens, are unchanged.
-    """
-    if stored.dtype.is_floating_point or stored.dtype == torch.bool:
-        return stored.float()
-    if stored.dtype != torch.uint8:
-        return stored
-    scaled = stored.float().div_(255)
-    if mean:
-        shape = (-1, *[1] * (stored.ndim - 2))
-        scaled.sub_(torch.tensor(tuple(mean), device=stored.device).view(shape))
-        scaled.div_(torch.tensor(tuple(std), device=stored.device).view(shape))
-    return scaled
+
+def form_of_one(batch: Batch) -> str:
+    """What one item looks like, in words."""
+    return form_of(mapped(lambda value: value[None], batch))
 
 
-def as_targets(targets: Batch) -> Batch:
-    """Targets in the precision that they are compared in: integers int64, other numbers float32."""
-    return mapped(
-        lambda value: value.float() if value.is_floating_point() or value.dtype == torch.bool else value.long(), targets
-    )
+def spread(size: int) -> Indices:
+    """A few positions, the first and the last among them."""
+    return np.unique(np.linspace(0, size - 1, min(_SAMPLED, size)).astype(np.int64))
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
 
 
 @contextmanager
@@ -354,38 +389,3 @@ def _begin_to_draw(purpose: str, seed: int, round: int, client: int) -> None:
     random.seed(words[0])
     np.random.seed(words[1])  # noqa: NPY002
     torch.default_generator.manual_seed(words[2])
-
-
-def _numbers(value: Any, what: str = "the data") -> Batch:
-    """A value of an item as tensors, the inputs of several arguments each by itself."""
-    if isinstance(value, Mapping):
-        return {str(name): _tensor(one, f"{what} {name!r}") for name, one in value.items()}
-    if isinstance(value, tuple):
-        return tuple(_tensor(one, what) for one in value)
-    return _tensor(value, what)
-
-
-def _tensor(value: Any, what: str) -> Tensor:
-    found = _as_tensor(value, what)
-    return as_inputs(found)
-
-
-def _as_tensor(value: Any, what: str) -> Tensor:
-    if isinstance(value, Tensor):
-        return value.detach().cpu()
-    if hasattr(value, "getbands"):  # an image of Pillow's
-        pixels = torch.from_numpy(np.array(value))
-        return pixels[None] if pixels.dim() == 2 else pixels.movedim(-1, 0)
-    if isinstance(value, bool | int | float | list | np.generic | np.ndarray):
-        try:
-            found = np.asarray(value)
-            if found.dtype.kind in "biuf":
-                return torch.from_numpy(np.require(found, requirements=["C", "W"]).copy())
-        except ValueError:
-            pass
-    given = f"text {value[:20]!r}" if isinstance(value, str) else type(value).__name__
-    raise DataError(f"{what} must be numbers (a tensor, an array, an image, a number), got {given}")
-
-
-def _form(batch: Batch) -> str:
-    return ", ".join(f"{str(one.dtype).removeprefix('torch.')} {list(one.shape)}" for one in tensors_of(batch))

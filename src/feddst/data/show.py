@@ -22,19 +22,24 @@ DARK = "#225ea8"
 ACCENT = "#d95f0e"
 
 
-def count_table(federation: Federation, max_rows: int) -> list[tuple[str, str, str, str]]:
+def count_table(federation: Federation, max_rows: int) -> list[tuple[str, ...]]:
     """Rows of (client, training images, test images, classes with their counts), a heading first.
 
-    If there are more than `max_rows` clients, a last row says how many were left out and what they hold.
+    Without classes there is no last column. If there are more than `max_rows` clients, a last row says how many were
+    left out and what they hold.
     """
-    counts = federation.class_counts()
-    rows = [("client", "images", "test images", "classes")]
+    counts, classes = federation.class_counts(), federation.dataset.classes
+    rows: list[tuple[str, ...]] = [("client", "images", "test images", "classes")]
+    if not classes:
+        rows = [("client", "examples", "test examples")]
     for client, count in enumerate(counts[:max_rows]):
-        tests = len(federation.partition.test[client])
-        rows.append((str(client), str(count.sum()), str(tests), _held(count, _columns(federation))))
+        sizes = str(client), str(count.sum()), str(len(federation.partition.test[client]))
+        rows.append((*sizes, _held(count, classes)) if classes else sizes)
     rest = counts[max_rows:]
     if len(rest):
-        rows.append((f"{len(rest)} more", str(rest.sum()), "", f"{rest.sum() / len(rest):.1f} images each"))
+        mean = f"{rest.sum() / len(rest):.1f}"
+        last = (str(rest.sum()), "", f"{mean} images each") if classes else (f"{rest.sum()}, {mean} each", "")
+        rows.append((f"{len(rest)} more", *last))
     return rows
 
 
@@ -47,11 +52,6 @@ def save_picture(federation: Federation, path: Path) -> None:
         figure.savefig(path, format="png", dpi=150)
     except OSError as error:
         raise DataError(f"{path}: cannot be written ({error.strerror})") from None
-
-
-def _columns(federation: Federation) -> tuple[str, ...]:
-    """What the columns of `class_counts` stand for."""
-    return federation.dataset.classes or ("all",)
 
 
 def _held(count: Indices, classes: tuple[str, ...]) -> str:
@@ -67,13 +67,16 @@ def _draw(federation: Federation) -> "Figure":
     except ImportError:
         raise DataError("pictures need matplotlib: pip install feddst[report]") from None
     counts = federation.class_counts()
-    classes = _columns(federation)
+    classes = federation.dataset.classes
+    if not classes:
+        return _draw_sizes_alone(federation)
     figure = Figure(figsize=(11, 4 + 0.16 * min(len(classes), LABELLED_CLASSES)), layout="constrained")
     FigureCanvasAgg(figure)
     grid = figure.add_gridspec(2, 2, height_ratios=(1, 2.6), width_ratios=(60, 1))
     sizes = figure.add_subplot(grid[0, 0])
     heat = figure.add_subplot(grid[1, 0], sharex=sizes)
-    _draw_sizes(sizes, counts.sum(1))
+    _draw_sizes(sizes, counts.sum(1), "images")
+    sizes.tick_params(labelbottom=False, bottom=False)
     image = _draw_classes(heat, counts, classes)
     _draw_scale(figure, image, figure.add_subplot(grid[1, 1]))
     figure.align_ylabels([sizes, heat])
@@ -81,19 +84,33 @@ def _draw(federation: Federation) -> "Figure":
     return figure
 
 
-def _draw_sizes(axes: "Axes", sizes: Indices) -> None:
+def _draw_sizes_alone(federation: Federation) -> "Figure":
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    figure = Figure(figsize=(11, 3.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    _draw_sizes(axes, federation.class_counts().sum(1), "examples")
+    axes.set_xlabel("client")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    figure.suptitle(federation.description or federation.dataset.name)
+    return figure
+
+
+def _draw_sizes(axes: "Axes", sizes: Indices, what: str) -> None:
     from matplotlib.ticker import StrMethodFormatter
 
     smallest, largest, mean = int(sizes.min()), int(sizes.max()), float(sizes.mean())
     few = len(sizes) <= FEW_CLIENTS
     axes.bar(np.arange(len(sizes)), sizes, width=0.85 if few else 1.0, color=DARK)
-    axes.set_ylabel("training images")
+    axes.set_ylabel(f"training {what}")
     axes.set_ylim(0, largest * 1.1)
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     axes.set_xlim(-0.5, len(sizes) - 0.5)
-    axes.tick_params(labelbottom=False, bottom=False)
     axes.spines[["top", "right"]].set_visible(False)
-    text = f"{smallest:,} images at every client"
+    text = f"{smallest:,} {what} at every client"
     if smallest < largest:
         axes.axhline(mean, color=ACCENT, linewidth=1.2)
         text = f"smallest {smallest:,}, mean {mean:,.1f} (line), largest {largest:,}"

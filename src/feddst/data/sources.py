@@ -9,6 +9,7 @@ from feddst.data.cifar import CIFAR10, CIFAR100, load_cifar
 from feddst.data.config import SOURCES, DataConfig, DataSource
 from feddst.data.dataset import Dataset
 from feddst.data.federation import Federation
+from feddst.data.files import load_file
 from feddst.data.folders import load_folder
 from feddst.data.har import load_har
 from feddst.data.idx import FASHION, FASHION_PLACE, load_idx
@@ -163,6 +164,17 @@ class Folder(DataSource):
         if not config.root:
             raise OptionError("data.root must name an image directory or tar archive when data.dataset is folder")
         return load_folder(_place(config))
+
+
+@register
+class File(DataSource):
+    """A table, or arrays, of one's own."""
+
+    name = "file"
+    options = ("target", "inputs", "owner", "test", "test_share")
+
+    def load(self, config: DataConfig) -> Dataset:
+        return load_file(config)
 
 
 def _describe(config: DataConfig) -> str:

@@ -148,7 +148,8 @@ def _inputs(inputs: Inputs | None) -> str:
         lines.append("Images are bytes, 0 to 255, divided by 255" + (";" if inputs.mean else "."))
     if inputs.mean:
         lines.append(
-            f"then, by channel, minus the mean {_numbers(inputs.mean)}, divided by the std {_numbers(inputs.std)}."
+            f"{'then, by' if inputs.pixels else 'By'} channel, minus the mean {_numbers(inputs.mean)}, "
+            f"divided by the std {_numbers(inputs.std)}."
         )
         lines.append("The model, in every format, expects this to be done already.")
     if inputs.several:

@@ -22,9 +22,9 @@ def snippet(file: str, format: str, origin: Origin) -> str:
 
 def _torch_images(inputs: Inputs) -> list[str]:
     shape = ", ".join(map(str, (1, *inputs.shape)))
-    if not inputs.pixels:
-        return [f"images = torch.zeros({shape}, dtype=torch.{inputs.dtype})  # your inputs"]
-    lines = [f"pixels = torch.zeros({shape}, dtype=torch.uint8)  # your images", "images = pixels.float() / 255"]
+    lines = [f"images = torch.zeros({shape}, dtype=torch.{inputs.dtype})  # your inputs"]
+    if inputs.pixels:
+        lines = [f"pixels = torch.zeros({shape}, dtype=torch.uint8)  # your images", "images = pixels.float() / 255"]
     if inputs.mean:
         view = _channels(inputs)
         lines.append(f"mean = torch.tensor({list(inputs.mean)}).view({view})")

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from feddst.core import Objective
-from feddst.core.batches import Batch, form_of
+from feddst.core.batches import Batch, form_of, tensors_of
 from feddst.core.keys import torch_seed
 from feddst.core.model import InitialModel, Layer, biases_beside
 from feddst.core.tensors import Tensors
@@ -56,6 +56,8 @@ def outputs_for(module: nn.Module, inputs: Batch) -> Any:
         return dry_forward(module, inputs)
     except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
+        if "dtype" in reason and not any(value.is_floating_point() for value in tensors_of(inputs)):
+            reason += "; whole numbers are left as they are, as token ids: give numbers as floats, .astype('float32')"
         raise ModelError(f"the model does not take inputs {form_of(inputs)}: {reason}") from None
 
 

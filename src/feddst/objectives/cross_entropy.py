@@ -55,6 +55,11 @@ class CrossEntropy(Objective):
                 f"{form_of(targets)}; for numbers choose squared-error, for a class at each place segmentation or "
                 "tokens, for several answers multi-label"
             )
+        if not classes and len(targets) and int(targets.min()) < 0:
+            raise DataError(
+                f"local.objective {self.name} needs classes numbered from 0, got {int(targets.min())} at example "
+                f"{int(targets.argmin())}"
+            )
         if self.class_weights and len(self.class_weights) != classes:
             raise OptionError(
                 f"local.class_weights must have {classes} numbers, one for each class, got {len(self.class_weights)}"
