@@ -27,6 +27,7 @@ TOGETHER = {
     "cli/test_commands.py": "compare and data show from the outside",
     "cli/test_stopping.py": "every command, interrupted",
     "engines/native/test_bad_calls.py": "the compiled module: what it refuses",
+    "engines/native/test_by_hand.py": "the compiled module: losses and Adam by hand",
     "engines/native/test_kernels.py": "the compiled module: layers and chains",
     "engines/native/test_not_a_number.py": "the compiled module: numbers that are none",
     "engines/native/test_readjust.py": "the compiled module: readjustment",

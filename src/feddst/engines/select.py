@@ -16,7 +16,7 @@ from feddst.core.plan import USUAL
 from feddst.data import Dataset
 from feddst.engines.base import Engine
 from feddst.engines.native.chain import read_chain
-from feddst.engines.native.known import refuse_unknown
+from feddst.engines.native.known import SIDE_BY_SIDE, refuse_unknown
 from feddst.engines.native.library import why_missing
 from feddst.engines.processes import ProcessEngine, can_travel
 from feddst.engines.reference import ReferenceEngine
@@ -152,7 +152,7 @@ class Stacked(EngineKind):
     def make(self, config: EngineConfig, module: nn.Module, dataset: Dataset, local: LocalTraining) -> Engine:
         device, exact = config.torch_device(), config.precision == "float32"
         try:
-            refuse_unknown(local)
+            refuse_unknown(local, SIDE_BY_SIDE)
             return StackedEngine(module, dataset, device, config.models, exact=exact)
         except UnsupportedModelError as reason:
             log.warning("training one client after another: %s", reason)
@@ -168,7 +168,7 @@ def _native_engine(module: nn.Module, dataset: Dataset, workers: int, local: Loc
     from feddst.engines.native.engine import NativeEngine  # cannot be imported where there are no kernels
 
     try:
-        return NativeEngine(module, chain, dataset, workers)
+        return NativeEngine(module, chain, dataset, workers, local)
     except ValueError as reason:
         raise UnsupportedModelError(f"the kernels refuse this network: {reason}") from None
 

@@ -41,6 +41,7 @@ from feddst.wire import ClientResult, ClientTask, Message, Reference, decode_bro
 
 ISAS = _native.supported()
 LOCAL = LocalTraining(epochs=3, batch=7, lr=0.05, momentum=0.9, l2=0.001)
+WITH_ADAM = replace(LOCAL, optimizer="adam", lr=0.003)
 WEIGHTS = 1e-4
 """How far weights may be apart."""
 TrainClient = Callable[[nn.Module, ClientTask], Client]
@@ -224,7 +225,14 @@ def test_every_method_gets_the_results_that_the_reference_gives(
     }.get(method, set())
 
 
-@pytest.mark.parametrize("options", [{"method": "fedavgm"}, {"method": "feddst", "proximal__mu": 1.0}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"method": "fedavgm"},
+        {"method": "feddst", "proximal__mu": 1.0},
+        {"method": "feddst", "local__optimizer": "adam", "local__lr": 0.003},
+    ],
+)
 def test_every_instruction_set_trains_as_the_reference_does(
     isa: str, options: dict[str, Any], module: nn.Module, digits: Dataset, engines: tuple[ReferenceEngine, NativeEngine]
 ) -> None:
@@ -252,6 +260,10 @@ def readjust(after_epoch: int = 3, **growth: Any) -> ClientPlan:
 
 def report(kind: Any, **options: Any) -> ClientPlan:
     return ClientPlan(LOCAL, (Report(kind, **options),))
+
+
+def by_adam(plan: ClientPlan, **changes: Any) -> ClientPlan:
+    return replace(plan, local=replace(WITH_ADAM, **changes))
 
 
 WORKS: dict[str, ClientPlan] = {
@@ -311,6 +323,20 @@ WORKS: dict[str, ClientPlan] = {
     "readjusted at the end with a kept head": replace(readjust(), keep=frozenset({"9.weight", "9.bias"})),
     "kept head": ClientPlan(LOCAL, keep=frozenset({"9.weight", "9.bias"})),
     "kept head and reports": replace(report("gradient"), keep=frozenset({"9.weight", "9.bias"})),
+    "adam": by_adam(ClientPlan(LOCAL)),
+    "adam, no l2": by_adam(ClientPlan(LOCAL), l2=0.0),
+    "adam, one minibatch": by_adam(ClientPlan(LOCAL), batch=100),
+    "adam, proximal": by_adam(ClientPlan(LOCAL, (Proximal(0.5),))),
+    "adam, readjusted in between": by_adam(readjust(1)),
+    "adam, readjusted in between with a proximal term": by_adam(readjust(1).adding(Proximal(0.5))),
+    "adam, readjusted at the end": by_adam(readjust()),
+    "adam, grown at random": by_adam(readjust(2, rule="random")),
+    "adam, grown as published": by_adam(
+        readjust(1, grow_from="any", images="last-batch", weights="unpruned"),
+    ),
+    "adam, squared gradients, readjusted in between": by_adam(readjust(1).adding(Report("squared-gradient"))),
+    "adam, readjusted, then reported": by_adam(readjust(1).adding(Report("gradient"))),
+    "adam, kept head": by_adam(ClientPlan(LOCAL, keep=frozenset({"9.weight", "9.bias"}))),
 }
 
 
@@ -367,7 +393,7 @@ def test_every_kind_of_work_is_done_as_the_reference_does_it(
 
 
 @pytest.mark.parametrize("frozen", ["0.weight", "3.weight", "7.bias", "9.weight"])
-@pytest.mark.parametrize("plan", ["proximal", "readjusted in between", "two reports"])
+@pytest.mark.parametrize("plan", ["proximal", "readjusted in between", "two reports", "adam, readjusted in between"])
 def test_frozen_parameters_stay_as_they_are(
     frozen: str, plan: str, module: nn.Module, digits: Dataset, native_client: TrainClient
 ) -> None:

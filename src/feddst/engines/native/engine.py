@@ -7,13 +7,13 @@ from functools import partial
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from feddst import _native
 from feddst.clients.exchange import TaskReader, answer
 from feddst.clients.reproducible import reproducible
-from feddst.core import Examples
+from feddst.core import OBJECTIVES, Examples, LocalTraining
+from feddst.core.plan import USUAL
 from feddst.data import Dataset
 from feddst.engines.base import Engine, EvalTask, Evaluation, Sink
 from feddst.engines.native.chain import Chain
@@ -29,10 +29,13 @@ from feddst.wire import ClientResult, ClientTask
 class NativeEngine(Engine):
     """Trains and evaluates the module that `chain` was read from, without changing that module."""
 
-    def __init__(self, module: nn.Module, chain: Chain, dataset: Dataset, workers: int) -> None:
+    def __init__(
+        self, module: nn.Module, chain: Chain, dataset: Dataset, workers: int, local: LocalTraining = USUAL
+    ) -> None:
         self._module = module
         self._chain = chain
         self._dataset = dataset
+        self._objective = OBJECTIVES[local.objective]
         self._isa = chosen_isa()
         self._network = _native.Network(chain.shape, chain.layers)
         self._beginnings = Beginnings(chain, self._network)
@@ -65,7 +68,8 @@ class NativeEngine(Engine):
         if not hasattr(self._own, "bench"):
             session = _native.Session(self._network, self._isa)
             self._sessions.append(session)
-            self._own.bench = Workbench(self._chain, self._beginnings, session, copy.deepcopy(self._module))
+            module = copy.deepcopy(self._module)
+            self._own.bench = Workbench(self._chain, self._beginnings, session, module, self._network.outputs)
         bench: Workbench = self._own.bench
         return bench
 
@@ -86,7 +90,7 @@ class NativeEngine(Engine):
         session = self._bench().session
         session.load(weights)
         inputs = self._dataset.inputs(self._dataset.test_images[chunk]).contiguous()
-        outputs = np.empty((len(chunk), self._network.outputs), dtype=np.float32)
-        session.scores(inputs.numpy(), outputs)
-        scores, labels = torch.from_numpy(outputs), self._dataset.test_labels[chunk]
-        return scores.argmax(dim=1) == labels, float(F.cross_entropy(scores, labels, reduction="sum"))
+        room = np.empty((len(chunk), self._network.outputs), dtype=np.float32)
+        session.scores(inputs.numpy(), room)
+        outputs, labels = torch.from_numpy(room), self._dataset.test_labels[chunk]
+        return self._objective.scores(outputs, labels), float(self._objective.loss(outputs, labels, "sum"))
