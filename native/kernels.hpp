@@ -142,6 +142,7 @@ struct AdamStep {
     float* mean;
     float* square;
     float rate, scale;
+    float weight_kept;
     float mean_kept, mean_new, square_kept, square_new;
     float epsilon;
 };

@@ -168,7 +168,7 @@ private:
 std::vector<double> train(Session& session, const ConstFloats& inputs, const AnyTargets& targets, const Integers& order,
                           const std::vector<int>& sizes, float rate, float momentum, float decay, float proximal,
                           const std::string& loss, const std::optional<std::tuple<double, double, double>>& adam,
-                          std::int64_t taken) {
+                          std::int64_t taken, bool decoupled) {
     const Images images = checked(session.network(), inputs, targets, loss, order);
     std::int64_t all = 0;
     for (int size : sizes) {
@@ -177,8 +177,12 @@ std::vector<double> train(Session& session, const ConstFloats& inputs, const Any
     }
     expect(all == std::int64_t(order.size()), "the minibatches do not add up to the images");
     expect(session.structure(), "no weights are loaded");
-    Rates rates = {rate, momentum, decay, proximal, std::nullopt};
-    if (adam) rates.adam = Moments{std::get<0>(*adam), std::get<1>(*adam), std::get<2>(*adam)};
+    expect(adam || !decoupled, "only Adam's decay can be decoupled");
+    Rates rates = {rate, momentum, decoupled ? 0.0f : decay, proximal, std::nullopt};
+    if (adam) {
+        const auto [beta1, beta2, epsilon] = *adam;
+        rates.adam = Moments{beta1, beta2, epsilon, decoupled ? 1.0 - double(rate) * decay : 1.0};
+    }
     expect(session.slots() == rates.slots(), "the weights were loaded with the slots of another optimizer");
     expect(taken >= 0, "fewer steps than none were taken");
     Interruption interruption;
@@ -358,7 +362,7 @@ NB_MODULE(_native, m) {
         .def("stop", &Session::stop)
         .def("train", &train, nb::arg("inputs"), nb::arg("targets"), nb::arg("order"), nb::arg("sizes"), nb::arg("rate"),
              nb::arg("momentum"), nb::arg("decay"), nb::arg("proximal"), nb::arg("loss") = "cross-entropy",
-             nb::arg("adam") = nb::none(), nb::arg("taken") = 0)
+             nb::arg("adam") = nb::none(), nb::arg("taken") = 0, nb::arg("decoupled") = false)
         .def("mean_gradient", &mean_gradient, nb::arg("inputs"), nb::arg("targets"), nb::arg("order"),
              nb::arg("temperature"), nb::arg("weights").noconvert(), nb::arg("biases").noconvert(),
              nb::arg("loss") = "cross-entropy")

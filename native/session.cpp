@@ -49,11 +49,11 @@ Step Numbers::sgd_step(const Descent& descent, const Rates& rates) {
 }
 
 AdamStep Numbers::adam_step(const Descent& descent, const Rates& rates, std::int64_t taken) {
-    const auto [beta1, beta2, epsilon] = *rates.adam;
+    const auto [beta1, beta2, epsilon, kept] = *rates.adam;
     const double t = double(taken + 1), rate = rates.rate / (1 - std::pow(beta1, t));
     const double scale = 1 / (1 - std::pow(beta2, t));
-    return {descent, slots[0].data(), slots[1].data(), float(rate), float(scale), float(beta1), float(1 - beta1),
-            float(beta2), float(1 - beta2), float(epsilon)};
+    return {descent, slots[0].data(), slots[1].data(), float(rate), float(scale), float(kept),
+            float(beta1), float(1 - beta1), float(beta2), float(1 - beta2), float(epsilon)};
 }
 
 Session::Session(std::shared_ptr<const Network> network, const Kernels& kernels)

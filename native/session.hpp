@@ -14,9 +14,9 @@
 
 namespace feddst {
 
-// Adam's constants.
+// Adam's constants. `kept`: what is left of a weight before each step, as in AdamW.
 struct Moments {
-    double beta1, beta2, epsilon;
+    double beta1, beta2, epsilon, kept;
 };
 
 // An optimizer on a client's images: SGD with momentum, or Adam, which ignores it. `proximal` is FedProx's mu.

@@ -68,6 +68,7 @@ class Session:
         loss: str = "cross-entropy",
         adam: tuple[float, float, float] | None = None,
         taken: int = 0,
+        decoupled: bool = False,
     ) -> list[float]: ...
     def mean_gradient(
         self,

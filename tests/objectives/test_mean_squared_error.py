@@ -34,7 +34,7 @@ def test_an_example_is_right_where_its_class_has_the_largest_output(objective: A
     assert objective.scores(OUTPUTS, TARGETS).tolist() == [True, False, False]  # the second is a tie, and not right
 
 
-def test_a_run_minimises_it_in_pytorch_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_run_minimises_it(caplog: pytest.LogCaptureFixture) -> None:
     draws = torch.Generator().manual_seed(3)
     labels = torch.arange(300) % 3
     images = torch.randn(3, 1, 4, 4, generator=draws)[labels] + 0.1 * torch.randn(300, 1, 4, 4, generator=draws)
@@ -50,7 +50,7 @@ def test_a_run_minimises_it_in_pytorch_and_says_so(caplog: pytest.LogCaptureFixt
     model = lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 20), nn.ReLU(), nn.Linear(20, 3))  # noqa: E731
     with caplog.at_level(logging.WARNING):
         result = feddst.run(config, model=model, data=data, watcher=Silent())
-    assert "local.objective is mse, and the kernels know cross-entropy alone" in caplog.text
+    assert "PyTorch" not in caplog.text
     assert result.summary.final > 0.95
     with torch.no_grad():
         outputs = result.model(data.inputs(data.test_images))

@@ -27,12 +27,12 @@ class LocalTraining:
     )
     objective: str = option(
         "cross-entropy",
-        "what clients minimise; with others than cross-entropy they train in PyTorch, which is slower",
+        "what clients minimise; what the compiled kernels do not know they train in PyTorch, which is slower",
         among=OBJECTIVES,
     )
     optimizer: str = option(
         "sgd",
-        "what turns gradients into steps; with others than sgd clients train in PyTorch, which is slower",
+        "what turns gradients into steps; with others than sgd and adam clients train in PyTorch, which is slower",
         among=OPTIMIZERS,
     )
     schedule: str = option("constant", "how the learning rate changes over rounds", among=SCHEDULES)

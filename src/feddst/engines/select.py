@@ -16,11 +16,12 @@ from feddst.core.plan import USUAL
 from feddst.data import Dataset
 from feddst.engines.base import Engine
 from feddst.engines.native.chain import read_chain
-from feddst.engines.native.known import SIDE_BY_SIDE, refuse_unknown
+from feddst.engines.native.known import refuse_unknown
 from feddst.engines.native.library import why_missing
 from feddst.engines.processes import ProcessEngine, can_travel
 from feddst.engines.reference import ReferenceEngine
 from feddst.engines.stacked.engine import StackedEngine
+from feddst.engines.stacked.trainer import why_unlike
 from feddst.errors import OptionError, UnsupportedModelError
 from feddst.options import option
 
@@ -152,7 +153,8 @@ class Stacked(EngineKind):
     def make(self, config: EngineConfig, module: nn.Module, dataset: Dataset, local: LocalTraining) -> Engine:
         device, exact = config.torch_device(), config.precision == "float32"
         try:
-            refuse_unknown(local, SIDE_BY_SIDE)
+            if reason := why_unlike(local):
+                raise UnsupportedModelError(f"{reason}, which is not known side by side")
             return StackedEngine(module, dataset, device, config.models, exact=exact)
         except UnsupportedModelError as reason:
             log.warning("training one client after another: %s", reason)

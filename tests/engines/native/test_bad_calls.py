@@ -223,6 +223,10 @@ BAD: dict[str, tuple[str, Call]] = {
         "loaded with the slots of another optimizer",
         lambda: loaded(slots=2).train(X, Y, ORDER, [5], *RATES),
     ),
+    "SGD with decoupled decay": (
+        "only Adam's decay can be decoupled",
+        lambda: loaded().train(X, Y, ORDER, [5], *RATES, decoupled=True),
+    ),
     "fewer steps than none": (
         "fewer steps than none were taken",
         lambda: loaded(slots=2).train(X, Y, ORDER, [5], *RATES, adam=ADAM, taken=-1),

@@ -12,19 +12,33 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from feddst import _native
 from feddst.clients import Client, finished
 from feddst.clients import reference as torch_client
 from feddst.clients.steps import Growth, InitialPruning, LotteryPruning, Proximal, Readjust, Report
-from feddst.core import Broadcast, ClientPlan, ClientState, Examples, LocalTraining, Masks, Tensors, Update, masked
+from feddst.core import (
+    OBJECTIVES,
+    Broadcast,
+    ClientPlan,
+    ClientState,
+    Examples,
+    LocalTraining,
+    Masks,
+    Tensors,
+    Update,
+    masked,
+)
 from feddst.data import Dataset, federate
 from feddst.engines import EngineConfig, EvalTask, ReferenceEngine, make_engine, results_of
 from feddst.engines.base import Results
 from feddst.engines.native.chain import read_chain
+from feddst.engines.native.client import targets_for
 from feddst.engines.native.engine import NativeEngine
 from feddst.engines.native.library import ISA_VARIABLE
 from feddst.errors import OptionError, TrainingError, WireError
@@ -390,6 +404,82 @@ def test_every_kind_of_work_is_done_as_the_reference_does_it(
     expected = outcome(torch_client.train_client(copy.deepcopy(module), task))
     assert_outcomes_agree(outcome(native_client(module, task)), expected)
     assert (expected.update.masks is not None) == (plan.step(Readjust) is not None)
+
+
+# Other objectives than cross-entropy.
+
+
+class Plain:
+    """An objective as plainly as PyTorch has it: the mean of a function over examples and outputs."""
+
+    def __init__(self, function: Callable[..., Tensor]) -> None:
+        self.function = function
+
+    def with_options(self, local: LocalTraining) -> "Plain":
+        return self
+
+    def terms(self, targets: Tensor) -> float:
+        return len(targets)
+
+    def loss(self, outputs: Tensor, targets: Tensor, reduction: str = "mean") -> Tensor:
+        mean = self.function(outputs, targets.reshape(outputs.shape).float())
+        return mean if reduction == "mean" else mean * len(outputs)
+
+
+@pytest.fixture
+def objectives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that the kernels know, where they are not registered."""
+    binary = Plain(F.binary_cross_entropy_with_logits)
+    for name, one in (("squared-error", Plain(F.mse_loss)), ("binary", binary), ("multi-label", binary)):
+        if name not in OBJECTIVES:
+            monkeypatch.setitem(OBJECTIVES, name, one)
+
+
+DRAWN = torch.randn(33, 4, generator=torch.Generator().manual_seed(8))
+TARGETS = {
+    "squared-error": DRAWN,
+    "squared-error, float64": DRAWN.double(),
+    "squared-error, one number": DRAWN[:, 0],
+    "squared-error, counts": (3 * DRAWN[:, 1]).long(),
+    "binary": (DRAWN[:, 2] > 0).long(),
+    "binary, a column": (DRAWN[:, 2:3] > 0).float(),
+    "multi-label": (DRAWN > 0).float(),
+    "multi-label, int64": (DRAWN > 0).long(),
+}
+"""For each objective some targets."""
+
+
+@pytest.mark.usefixtures("objectives")
+@pytest.mark.parametrize(
+    ("work", "sparse"),
+    [
+        ("plain", False),
+        ("plain", True),
+        ("adam", False),
+        ("adam", True),
+        ("readjusted in between with a proximal term", True),
+        ("adam, squared gradients, readjusted in between", True),
+    ],
+)
+@pytest.mark.parametrize("kind", TARGETS)
+def test_every_objective_is_minimised_as_the_reference_does_it(
+    kind: str, work: str, sparse: bool, module: nn.Module, digits: Dataset, native_client: TrainClient
+) -> None:
+    plan, targets = WORKS[work], TARGETS[kind]
+    if targets.shape[1:].numel() == 1:
+        assert isinstance(module, nn.Sequential)
+        module[9] = nn.Linear(12, 1)
+    plan = replace(plan, local=replace(plan.local, objective=kind.partition(",")[0]))
+    task = one_task(module, digits, plan, sparse=sparse)
+    task = task.with_data(Examples(digits.train_images[:33], targets))
+    expected = outcome(torch_client.train_client(copy.deepcopy(module), task))
+    assert_outcomes_agree(outcome(native_client(module, task)), expected)
+
+
+def test_classes_become_numbers_where_several_outputs_are_to_be_numbers() -> None:
+    found = targets_for("squared-error", torch.tensor([2, 0]), 3)
+    assert found.dtype == np.float32
+    assert found.tolist() == [[0, 0, 1], [1, 0, 0]]
 
 
 @pytest.mark.parametrize("frozen", ["0.weight", "3.weight", "7.bias", "9.weight"])

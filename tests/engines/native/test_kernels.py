@@ -322,9 +322,7 @@ class Native:
     def gradients(self, numbers: Numbers, temperature: float = 1.0) -> list[Floats]:
         weights, biases = self.empty()
         order = np.arange(len(numbers.targets))
-        self.session.mean_gradient(
-            numbers.inputs, numbers.targets, order, temperature, weights, biases, self.case.loss
-        )
+        self.session.mean_gradient(numbers.inputs, numbers.targets, order, temperature, weights, biases, self.case.loss)
         return _there(weights, biases)
 
     def stored(self, slot: int | None = None) -> list[Floats]:
@@ -547,7 +545,7 @@ def test_the_papers_networks(name: ModelName, head: Literal["logits", "softmax"]
 class Plan:
     """Some steps, on minibatches of these sizes. `trained` for each weight tensor, then for each bias.
 
-    With `adam`, they come after `taken` others.
+    With `adam`, they come after `taken` others, and `decoupled` decay is no part of the gradient.
     """
 
     case: Case
@@ -559,6 +557,7 @@ class Plan:
     trained: tuple[bool, ...]
     adam: bool = False
     taken: int = 0
+    decoupled: bool = False
 
     @property
     def slots(self) -> int:
@@ -568,7 +567,7 @@ class Plan:
     def options(self) -> tuple[Any, ...]:
         """What `train` is told after the minibatches."""
         rates = self.rate, self.momentum, self.decay, self.proximal, self.case.loss
-        return (*rates, (BETA1, BETA2, EPSILON), self.taken) if self.adam else rates
+        return (*rates, (BETA1, BETA2, EPSILON), self.taken, self.decoupled) if self.adam else rates
 
 
 @st.composite
@@ -586,6 +585,7 @@ def plans(draw: st.DrawFn) -> Plan:
         trained=tuple(draw(trained)) if draw(st.booleans()) else (True,) * (2 * len(biased)),
         adam=draw(st.booleans()),
         taken=draw(st.sampled_from([0, 1, 50])),
+        decoupled=draw(st.booleans()),
     )
 
 
@@ -648,13 +648,15 @@ def steps_of_torch(
         gradients = torch.autograd.grad(loss, theta, materialize_grads=True, allow_unused=True)
         with torch.no_grad():
             for i, gradient in enumerate(gradients):
-                step = gradient + plan.decay * theta[i] + plan.proximal * (theta[i] - anchor[i])
+                decay = 0 if plan.adam and plan.decoupled else plan.decay
+                step = gradient + decay * theta[i] + plan.proximal * (theta[i] - anchor[i])
                 mask = masks[i] if i < len(masks) else None
                 step = step if mask is None else step * mask
                 if trained[i] and plan.adam:
                     mean, square = slots[0][i], slots[1][i]
                     mean += (1 - BETA1) * (step - mean)
                     square += (1 - BETA2) * (step**2 - square)
+                    theta[i] *= 1 - plan.rate * plan.decay * plan.decoupled
                     theta[i] -= plan.rate * (mean / (1 - BETA1**t)) / ((square / (1 - BETA2**t)).sqrt() + EPSILON)
                 elif trained[i]:
                     slots[0][i] = plan.momentum * slots[0][i] + step
@@ -780,9 +782,7 @@ def test_a_session_remembers_nothing_of_the_weights_it_had_before(case: Case, ot
         for _ in range(2):
             results = []
             for native in (used, fresh):
-                losses = native.session.train(
-                    numbers.inputs, numbers.targets, order, [second.images], *after.options
-                )
+                losses = native.session.train(numbers.inputs, numbers.targets, order, [second.images], *after.options)
                 found = [native.scores(numbers.inputs), *native.gradients(numbers), *native.stored()]
                 slots = [array for slot in range(after.slots) for array in native.stored(slot)]
                 results.append([np.array(losses), *found, *slots])

@@ -13,13 +13,12 @@ from torch.nn import functional as F
 from feddst import _native
 from feddst.clients import reference
 from feddst.clients.client import Client, beginning, train
-from feddst.clients.optimizers import Adam
+from feddst.clients.optimizers import SGD, Adam
 from feddst.clients.steps import Growth, Proximal, Readjust
 from feddst.clients.steps.readjust import grown_by
 from feddst.core import (
     OPTIMIZERS,
     ClientStep,
-    LocalOptimizer,
     Masks,
     Positions,
     Tensors,
@@ -73,9 +72,11 @@ class NativeClient(Client):
     taken: int = 0
 
     @cached_property
-    def optimizer(self) -> LocalOptimizer:
+    def optimizer(self) -> SGD | Adam:
         """What turns gradients into steps."""
-        return OPTIMIZERS[self.task.plan.local.optimizer]
+        found = OPTIMIZERS[self.task.plan.local.optimizer]
+        assert isinstance(found, SGD | Adam)
+        return found
 
     @cached_property
     def loss_name(self) -> str:
@@ -206,9 +207,7 @@ class NativeClient(Client):
 
     def _load(self) -> None:
         """Bring `params` into the session, with empty slots."""
-        self.bench.session.load(
-            self.bench.beginnings.weights(self.structure, self.params), len(self.optimizer.slots)
-        )
+        self.bench.session.load(self.bench.beginnings.weights(self.structure, self.params), len(self.optimizer.slots))
 
     def _room(self) -> dict[str, Tensor]:
         return {name: torch.empty(shape) for name, shape in self.bench.shapes.items()}

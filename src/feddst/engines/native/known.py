@@ -1,12 +1,12 @@
-"""Which training the kernels can do: the compiled ones on a CPU, and those on a GPU, side by side."""
+"""Which training the compiled kernels can do."""
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from feddst.clients.optimizers import SGD, Adam
 from feddst.clients.steps import Proximal
-from feddst.core import OBJECTIVES, OPTIMIZERS, ClientPlan, LocalOptimizer, LocalTraining
+from feddst.core import OBJECTIVES, OPTIMIZERS, ClientPlan, LocalTraining
 from feddst.core.plan import USUAL
 from feddst.errors import UnsupportedModelError
 
@@ -14,67 +14,69 @@ log = logging.getLogger(__name__)
 
 LOSSES: Mapping[str, str] = {
     "cross-entropy": "cross-entropy",
-    "mse": "squared-error",
     "squared-error": "squared-error",
+    "mse": "squared-error",
     "binary": "binary",
     "multi-label": "binary",
 }
-"""For each objective that the compiled kernels know, their name of its loss."""
+"""The objectives that they know, each with their name of its loss."""
 
-UNDERSTOOD = frozenset({"epochs", "batch", "lr", "momentum", "l2", "order", "schedule", "weigh_by"})
-"""Options of `local` that may have any value, beside the objective and the optimizer."""
+STEPPERS = (SGD, Adam)
+"""The kinds of optimizer that they know, whatever constants one was registered with."""
 
-
-@dataclass(frozen=True)
-class Known:
-    """What some kernels know of local training: objectives by name, and kinds of optimizer.
-
-    An optimizer of one of these kinds may have been registered under another name, with other constants. An option
-    that is not `UNDERSTOOD` must have its default.
-    """
-
-    objectives: tuple[str, ...]
-    optimizers: tuple[type[LocalOptimizer], ...]
-
-    def unknown(self, local: LocalTraining) -> str:
-        """The first option with a value that the kernels do not know; empty if they know all of them."""
-        if local.objective not in self.objectives:
-            return "objective"
-        if type(OPTIMIZERS[local.optimizer]) not in self.optimizers:
-            return "optimizer"
-        others = (field.name for field in fields(local) if field.name not in UNDERSTOOD | {"objective", "optimizer"})
-        return next((name for name in others if getattr(local, name) != getattr(USUAL, name)), "")
-
-    def values(self, option: str) -> str:
-        """The values of an option that the kernels know, in words."""
-        found = {
-            "objective": [name for name in self.objectives if name in OBJECTIVES],
-            "optimizer": [kind.name for kind in self.optimizers],
-        }.get(option) or [str(getattr(USUAL, option))]
-        return f"{', '.join(found[:-1])} and {found[-1]}" if len(found) > 1 else f"{found[0]} alone"
+UNDERSTOOD = frozenset(
+    {
+        "epochs",
+        "batch",
+        "lr",
+        "momentum",
+        "l2",
+        "order",
+        "schedule",
+        "warmup",
+        "lr_end",
+        "lr_factor",
+        "lr_every",
+        "weigh_by",
+    }
+)
+"""Other options of `local` that may have any value; those that are named nowhere here must have their default."""
 
 
-COMPILED = Known(tuple(LOSSES), (SGD, Adam))
-"""The kernels on a CPU."""
+def unknown_option(local: LocalTraining) -> str:
+    """The first option with a value that the kernels do not know; empty if they can train this way."""
+    if local.objective not in LOSSES:
+        return "objective"
+    if type(OPTIMIZERS[local.optimizer]) not in STEPPERS:
+        return "optimizer"
+    others = (field.name for field in fields(local) if field.name not in UNDERSTOOD | {"objective", "optimizer"})
+    return next((name for name in others if getattr(local, name) != getattr(USUAL, name)), "")
 
-SIDE_BY_SIDE = Known(("cross-entropy",), (SGD,))
-"""Those on a GPU."""
+
+def known_values(option: str) -> str:
+    """The values of such an option that the kernels know."""
+    names = {
+        "objective": [name for name in LOSSES if name in OBJECTIVES],
+        "optimizer": [kind.name for kind in STEPPERS],
+    }
+    *rest, last = names.get(option, [str(getattr(USUAL, option))])
+    return f"{', '.join(rest)} and {last}" if rest else f"{last} alone"
 
 
-def refuse_unknown(local: LocalTraining, known: Known = COMPILED) -> None:
-    """Raise `UnsupportedModelError` if kernels cannot train this way."""
-    if option := known.unknown(local):
+def refuse_unknown(local: LocalTraining) -> None:
+    """Raise `UnsupportedModelError` if the kernels cannot train this way."""
+    if option := unknown_option(local):
         raise UnsupportedModelError(
-            f"local.{option} is {getattr(local, option)}, and the kernels know {known.values(option)}"
+            f"local.{option} is {getattr(local, option)}, and the kernels know {known_values(option)}"
         )
 
 
-def why_unknown(plan: ClientPlan, known: Known = COMPILED) -> str:
-    """Why kernels cannot carry out a plan; empty if they can.
+def why_unknown(plan: ClientPlan) -> str:
+    """Why the kernels cannot carry out a plan; empty if they can.
 
     A step may act between epochs or at either end of a round, but may not change the gradient.
     """
-    if option := known.unknown(plan.local):
+    if option := unknown_option(plan.local):
         return f"local.{option} is {getattr(plan.local, option)}"
     for step in plan.steps:
         if step.changes_gradients and type(step) is not Proximal:

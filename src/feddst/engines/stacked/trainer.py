@@ -17,7 +17,8 @@ from feddst.clients.steps.report import hessian_gradient, refuse_frozen, reporte
 from feddst.core import ClientPlan, ClientState, LocalTraining, positions_of, unpacked
 from feddst.core.keys import torch_seed
 from feddst.core.minibatches import Indices, cuts
-from feddst.engines.native.known import SIDE_BY_SIDE, Detour, why_unknown
+from feddst.core.plan import USUAL
+from feddst.engines.native.known import Detour, why_unknown
 from feddst.engines.stacked.beginning import MaskRows, begin
 from feddst.engines.stacked.flat import Flat
 from feddst.engines.stacked.lockstep import Lockstep, epoch_losses, in_lockstep
@@ -37,7 +38,17 @@ SIDE_BY_SIDE = {Readjust, Proximal, LotteryPruning, Report}
 def why_alone(plan: ClientPlan) -> str:
     """Why clients with this plan are trained one after another; empty if they go side by side."""
     others = [step.name for step in plan.steps if type(step) not in SIDE_BY_SIDE]
-    return f"the step {others[0]} is asked for" if others else why_unknown(plan, SIDE_BY_SIDE)
+    if others:
+        return f"the step {others[0]} is asked for"
+    return why_unknown(plan) or why_unlike(plan.local)
+
+
+def why_unlike(local: LocalTraining) -> str:
+    """The objective or optimizer that is not known side by side; empty if both are."""
+    for name in ("objective", "optimizer"):
+        if (found := getattr(local, name)) != getattr(USUAL, name):
+            return f"local.{name} is {found}"
+    return ""
 
 
 class Failures(dict[int, DivergenceError]):
