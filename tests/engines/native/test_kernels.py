@@ -617,13 +617,13 @@ class Start:
             return near(numbers.weights, size, numbers.masks), near(numbers.biases, size, None)
 
         order, first, anchor = draws.integers(0, plan.case.images, sum(plan.sizes)), both(0.0), both(1.0)
-        squares = tuple([_squares(array) for array in arrays] for arrays in both(0.0))
-        return cls(order, [first, squares][: plan.slots], anchor)  # type: ignore[list-item]
+        weights, biases = both(0.0)
+        return cls(order, [first, (_squares(weights), _squares(biases))][: plan.slots], anchor)
 
 
-def _squares(array: Floats | None) -> Floats | None:
-    """Numbers of a mean of squares, 0 where the given ones are."""
-    return array if array is None else np.where(array == 0, 0, 0.2 + array**2).astype(np.float32)
+def _squares(arrays: Arrays) -> Arrays:
+    """Means of squares, 0 where the given numbers are."""
+    return [None if one is None else np.where(one == 0, 0, 0.2 + one**2).astype(np.float32) for one in arrays]
 
 
 def steps_of_torch(
@@ -749,7 +749,7 @@ def test_steps_one_by_one_are_steps_in_one_call(isa: str, dense: bool, adam: tup
     assert losses == [
         loss
         for taken, part in enumerate(parts)
-        for loss in apart.session.train(numbers.inputs, numbers.targets, part, [len(part)], *options, taken)
+        for loss in apart.session.train(numbers.inputs, numbers.targets, part, [len(part)], *options, taken=taken)
     ]
     for one, two in zip(together.stored(), apart.stored(), strict=True):
         assert np.array_equal(one, two)
