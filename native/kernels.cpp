@@ -9,6 +9,7 @@
 #define FEDDST_JOIN_(a, b) a##b
 #define FEDDST_JOIN(a, b) FEDDST_JOIN_(a, b)
 #define INLINE inline __attribute__((always_inline))
+#define INDEPENDENT _Pragma("GCC ivdep")  // no turn of the loop reads what another one writes
 
 namespace feddst {
 namespace {
@@ -54,6 +55,7 @@ const Kernels table = {
     plane_sums,
     lane_sums,
     step,
+    adam_step,
 };
 
 }  // namespace

@@ -119,14 +119,32 @@ struct SparseLinearForward {
     const float* bias;
 };
 
-struct Step {
+// What an optimizer goes down from: its gradient is that of the loss, with L2 regularisation and the proximal term.
+struct Descent {
     float* weight;
-    float* velocity;
     const float* gradient;
     const float* anchor;  // the received weights, or null without a proximal term
     const float* mask;    // 1 or 0 for each weight, or null if all are active
     std::int64_t count;
-    float rate, momentum, decay, proximal;
+    float decay, proximal;
+};
+
+// SGD's.
+struct Step {
+    Descent descent;
+    float* velocity;
+    float rate, momentum;
+};
+
+// Adam's. `rate` and `scale`, the factor on `square`, make up for both having begun at zero.
+struct AdamStep {
+    Descent descent;
+    float* mean;
+    float* square;
+    float rate, scale;
+    float weight_kept;
+    float mean_kept, mean_new, square_kept, square_new;
+    float epsilon;
 };
 
 struct SparseLinearBackward {
@@ -202,6 +220,7 @@ struct Kernels {
     void (*plane_sums)(const Map& gradient, float* sums);  // one for each plane, added to
     void (*lane_sums)(const float* lanes, std::int64_t count, float* sums);  // of `width` floats each
     void (*step)(const Step&);
+    void (*adam_step)(const AdamStep&);
 };
 
 }  // namespace feddst

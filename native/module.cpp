@@ -5,6 +5,7 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
 #include <array>
@@ -13,6 +14,7 @@
 #include <stdexcept>
 #include <string>
 #include <tuple>
+#include <variant>
 
 #include "denormals.hpp"
 #include "dispatch.hpp"
@@ -102,15 +104,42 @@ std::vector<typename Array::Scalar*> addresses(const Network& network, const std
     return found;
 }
 
-// A client's images, checked against each other, and the order in which they are to be seen.
-Images checked(const Network& network, const ConstFloats& inputs, const Integers& labels, const Integers& order) {
-    const std::int64_t images = std::int64_t(labels.size());
-    expect(std::int64_t(inputs.size()) == images * network.input().size(), "the images do not fit the network");
+// Class labels, or a number for each output.
+using AnyTargets = std::variant<Integers, ConstFloats>;
+
+Loss loss_named(const std::string& name) {
+    if (name == "cross-entropy") return Loss::cross_entropy;
+    if (name == "squared-error") return Loss::squared_error;
+    if (name == "binary") return Loss::binary;
+    throw std::invalid_argument("there is no loss " + name);
+}
+
+// What `images` images' outputs should be, checked.
+Targets checked(const Network& network, const AnyTargets& targets, const std::string& name, std::int64_t images) {
+    const Loss loss = loss_named(name);
+    const bool classes = loss == Loss::cross_entropy;
+    expect(classes == std::holds_alternative<Integers>(targets), "cross-entropy needs labels, and other losses numbers");
+    if (!classes) {
+        const ConstFloats& numbers = std::get<ConstFloats>(targets);
+        expect(std::int64_t(numbers.size()) == images * network.outputs(), "the targets do not fit the images and outputs");
+        return {loss, nullptr, numbers.data()};
+    }
+    const Integers& labels = std::get<Integers>(targets);
+    expect(std::int64_t(labels.size()) == images, "the images do not fit the network");
     for (std::int64_t i = 0; i < images; ++i)
         expect(labels.data()[i] >= 0 && labels.data()[i] < network.outputs(), "a label is out of range");
+    return {loss, labels.data(), nullptr};
+}
+
+// A client's images, checked against each other, and the order in which they are to be seen.
+Images checked(const Network& network, const ConstFloats& inputs, const AnyTargets& targets, const std::string& loss,
+               const Integers& order) {
+    const std::int64_t images = std::int64_t(inputs.size()) / network.input().size();
+    expect(images * network.input().size() == std::int64_t(inputs.size()), "the images do not fit the network");
+    const Targets wanted = checked(network, targets, loss, images);
     for (std::size_t i = 0; i < order.size(); ++i)
         expect(order.data()[i] >= 0 && order.data()[i] < images, "an image is out of range");
-    return {inputs.data(), labels.data()};
+    return {inputs.data(), wanted};
 }
 
 // Lets Python look, now and then, whether somebody has pressed Ctrl-C; only its main thread is ever told.
@@ -136,9 +165,11 @@ private:
 };
 
 // Steps on minibatches, one after another; returns the sum of the images' losses for each.
-std::vector<double> train(Session& session, const ConstFloats& inputs, const Integers& labels, const Integers& order,
-                          const std::vector<int>& sizes, float rate, float momentum, float decay, float proximal) {
-    const Images images = checked(session.network(), inputs, labels, order);
+std::vector<double> train(Session& session, const ConstFloats& inputs, const AnyTargets& targets, const Integers& order,
+                          const std::vector<int>& sizes, float rate, float momentum, float decay, float proximal,
+                          const std::string& loss, const std::optional<std::tuple<double, double, double>>& adam,
+                          std::int64_t taken, bool decoupled) {
+    const Images images = checked(session.network(), inputs, targets, loss, order);
     std::int64_t all = 0;
     for (int size : sizes) {
         expect(size > 0, "a minibatch is empty");
@@ -146,6 +177,14 @@ std::vector<double> train(Session& session, const ConstFloats& inputs, const Int
     }
     expect(all == std::int64_t(order.size()), "the minibatches do not add up to the images");
     expect(session.structure(), "no weights are loaded");
+    expect(adam || !decoupled, "only Adam's decay can be decoupled");
+    Rates rates = {rate, momentum, decoupled ? 0.0f : decay, proximal, std::nullopt};
+    if (adam) {
+        const auto [beta1, beta2, epsilon] = *adam;
+        rates.adam = Moments{beta1, beta2, epsilon, decoupled ? 1.0 - double(rate) * decay : 1.0};
+    }
+    expect(session.slots() == rates.slots(), "the weights were loaded with the slots of another optimizer");
+    expect(taken >= 0, "fewer steps than none were taken");
     Interruption interruption;
     nb::gil_scoped_release release;
     FlushDenormals flush;
@@ -154,16 +193,16 @@ std::vector<double> train(Session& session, const ConstFloats& inputs, const Int
     for (int size : sizes) {
         if (session.stopped()) throw std::runtime_error("the session was stopped");
         interruption.check();
-        losses.push_back(session.step(images, next, size, {rate, momentum, decay, proximal}));
+        losses.push_back(session.step(images, next, size, rates, taken++));
         next += size;
     }
     return losses;
 }
 
-void mean_gradient(Session& session, const ConstFloats& inputs, const Integers& labels, const Integers& order,
+void mean_gradient(Session& session, const ConstFloats& inputs, const AnyTargets& targets, const Integers& order,
                    float temperature, const std::vector<std::optional<Floats>>& weights,
-                   const std::vector<std::optional<Floats>>& biases) {
-    const Images images = checked(session.network(), inputs, labels, order);
+                   const std::vector<std::optional<Floats>>& biases, const std::string& loss) {
+    const Images images = checked(session.network(), inputs, targets, loss, order);
     const auto to = addresses(session.network(), weights, false), bias = addresses(session.network(), biases, true);
     expect(order.size() > 0, "a gradient needs an image");
     expect(session.structure(), "no weights are loaded");
@@ -175,10 +214,10 @@ void mean_gradient(Session& session, const ConstFloats& inputs, const Integers& 
 // How many weights of a layer leave, and how many enter; None where nothing changes.
 using Moves = std::vector<std::optional<std::tuple<std::int64_t, std::int64_t>>>;
 
-void readjust(Session& session, const ConstFloats& inputs, const Integers& labels, const Integers& order,
-              const Moves& moves, const std::vector<std::optional<Bytes>>& masks) {
+void readjust(Session& session, const ConstFloats& inputs, const AnyTargets& targets, const Integers& order,
+              const Moves& moves, const std::vector<std::optional<Bytes>>& masks, const std::string& loss) {
     const Network& network = session.network();
-    const Images images = checked(network, inputs, labels, order);
+    const Images images = checked(network, inputs, targets, loss, order);
     const std::vector<std::uint8_t*> to = mask_addresses(network, masks);
     expect(order.size() > 0, "a gradient needs an image");
     expect(session.structure(), "no weights are loaded");
@@ -284,25 +323,28 @@ NB_MODULE(_native, m) {
              },
              nb::arg("network"), nb::arg("isa"))
         .def("load",
-             [](Session& session, const Weights& weights) {
+             [](Session& session, const Weights& weights, int slots) {
                  expect(&weights.structure()->network() == &session.network(), "the weights are of another network");
-                 session.load(weights);
+                 expect(slots == 1 || slots == 2, "an optimizer has one slot or two");
+                 session.load(weights, slots);
              },
-             nb::arg("weights"))
-        .def("load_velocity",
-             [](Session& session, const MaybeConst& weights, const MaybeConst& biases) {
+             nb::arg("weights"), nb::arg("slots") = 1)
+        .def("load_slot",
+             [](Session& session, int slot, const MaybeConst& weights, const MaybeConst& biases) {
                  expect(session.structure(), "no weights are loaded");
-                 session.load_velocity(addresses(session.network(), weights, false),
-                                       addresses(session.network(), biases, true));
+                 expect(slot >= 0 && slot < session.slots(), "the optimizer has no such slot");
+                 session.load_slot(slot, addresses(session.network(), weights, false),
+                                   addresses(session.network(), biases, true));
              },
-             nb::arg("weights"), nb::arg("biases"))
+             nb::arg("slot"), nb::arg("weights"), nb::arg("biases"))
         .def("store",
-             [](const Session& session, const MaybeFloats& weights, const MaybeFloats& biases, bool velocity) {
+             [](const Session& session, const MaybeFloats& weights, const MaybeFloats& biases, std::optional<int> slot) {
                  expect(session.structure(), "no weights are loaded");
+                 expect(!slot || (*slot >= 0 && *slot < session.slots()), "the optimizer has no such slot");
                  session.store(addresses(session.network(), weights, false), addresses(session.network(), biases, true),
-                               velocity);
+                               slot);
              },
-             nb::arg("weights").noconvert(), nb::arg("biases").noconvert(), nb::arg("velocity") = false)
+             nb::arg("weights").noconvert(), nb::arg("biases").noconvert(), nb::arg("slot") = nb::none())
         .def("set_trained",
              [](Session& session, const std::vector<bool>& weights, const std::vector<bool>& biases) {
                  const std::size_t layers = session.network().weighted_count();
@@ -318,11 +360,13 @@ NB_MODULE(_native, m) {
              nb::arg("anchor"))
         .def("packed", &packed, nb::arg("masks") = nb::none())
         .def("stop", &Session::stop)
-        .def("train", &train, nb::arg("inputs"), nb::arg("labels"), nb::arg("order"), nb::arg("sizes"), nb::arg("rate"),
-             nb::arg("momentum"), nb::arg("decay"), nb::arg("proximal"))
-        .def("mean_gradient", &mean_gradient, nb::arg("inputs"), nb::arg("labels"), nb::arg("order"),
-             nb::arg("temperature"), nb::arg("weights").noconvert(), nb::arg("biases").noconvert())
-        .def("readjust", &readjust, nb::arg("inputs"), nb::arg("labels"), nb::arg("order"), nb::arg("moves"),
-             nb::arg("masks").noconvert())
+        .def("train", &train, nb::arg("inputs"), nb::arg("targets"), nb::arg("order"), nb::arg("sizes"), nb::arg("rate"),
+             nb::arg("momentum"), nb::arg("decay"), nb::arg("proximal"), nb::arg("loss") = "cross-entropy",
+             nb::arg("adam") = nb::none(), nb::arg("taken") = 0, nb::arg("decoupled") = false)
+        .def("mean_gradient", &mean_gradient, nb::arg("inputs"), nb::arg("targets"), nb::arg("order"),
+             nb::arg("temperature"), nb::arg("weights").noconvert(), nb::arg("biases").noconvert(),
+             nb::arg("loss") = "cross-entropy")
+        .def("readjust", &readjust, nb::arg("inputs"), nb::arg("targets"), nb::arg("order"), nb::arg("moves"),
+             nb::arg("masks").noconvert(), nb::arg("loss") = "cross-entropy")
         .def("scores", &scores, nb::arg("inputs"), nb::arg("outputs").noconvert());
 }

@@ -253,7 +253,7 @@ void Session::connect_back(Workspace& space, int i, const Purpose& purpose) {
     }
     if (!sparse) return;
     const bool moves = purpose.last && purpose.rates && weights_[w].trained;
-    const Step taken = moves ? step(w, *purpose.rates) : Step{};
+    const Step taken = moves ? weights_[w].sgd_step(descent(w, *purpose.rates), *purpose.rates) : Step{};
     kernels_.sparse_linear_backward({from, given, back, s.order.data(), s.held.data(), s.output.data(), s.rest, s.alone,
                                      weight, weights_[w].gradient.data(), purpose.first, moves ? &taken : nullptr});
 }

@@ -78,7 +78,7 @@ private:
 
 }  // namespace
 
-// Zeroes the smallest `leaving` of a layer's active weights, and their momentum; writes a mask of the others. Of equals
+// Zeroes the smallest `leaving` of a layer's active weights, and their slots; writes a mask of the others. Of equals
 // the last ones leave.
 void Session::drop(int w, std::int64_t leaving, std::uint8_t* kept) {
     const LayerStructure& s = structure_->layer(w);
@@ -95,7 +95,9 @@ void Session::drop(int w, std::int64_t leaving, std::uint8_t* kept) {
         const bool stays = *rank > least || (*rank == least && level-- > 0);
         ++rank;
         kept[s.position[value]] = stays;
-        if (!stays) numbers.value[value] = numbers.velocity[value] = 0.0f;
+        if (stays) return;
+        numbers.value[value] = 0.0f;
+        for (std::vector<float>& slot : numbers.slots) slot[value] = 0.0f;
     });
 }
 

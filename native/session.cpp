@@ -37,10 +37,23 @@ Weights::Weights(std::shared_ptr<const Structure> structure, const std::vector<c
     }
 }
 
-void Numbers::begin(const std::vector<float>& values) {
+void Numbers::begin(const std::vector<float>& values, int slot_count) {
     value = values;
-    velocity.assign(values.size(), 0.0f);
+    slots.resize(slot_count);
+    for (std::vector<float>& slot : slots) slot.assign(values.size(), 0.0f);
     gradient.resize(values.size());
+}
+
+Step Numbers::sgd_step(const Descent& descent, const Rates& rates) {
+    return {descent, slots[0].data(), rates.rate, rates.momentum};
+}
+
+AdamStep Numbers::adam_step(const Descent& descent, const Rates& rates, std::int64_t taken) {
+    const auto [beta1, beta2, epsilon, kept] = *rates.adam;
+    const double t = double(taken + 1), rate = rates.rate / (1 - std::pow(beta1, t));
+    const double scale = 1 / (1 - std::pow(beta2, t));
+    return {descent, slots[0].data(), slots[1].data(), float(rate), float(scale), float(kept),
+            float(beta1), float(1 - beta1), float(beta2), float(1 - beta2), float(epsilon)};
 }
 
 Session::Session(std::shared_ptr<const Network> network, const Kernels& kernels)
@@ -61,16 +74,17 @@ Session::Session(std::shared_ptr<const Network> network, const Kernels& kernels)
     while (tail_ < int(owner_.size()) && network_->layers()[tail_].op.kind != Kind::linear) ++tail_;
 }
 
-void Session::load(const Weights& weights) {
+void Session::load(const Weights& weights, int slots) {
     const std::shared_ptr<const Structure> structure = weights.structure();
     const bool other = structure != structure_;
     anchor_ = nullptr;
     structure_ = nullptr;  // until all of it is there
+    slots_ = slots;
     for (int w = 0; w < network_->weighted_count(); ++w) {
         const LayerStructure& s = structure->layer(w);
         const Layer& layer = network_->weighted(w);
-        weights_[w].begin(weights.weights(w));
-        biases_[w].begin(weights.biases(w));
+        weights_[w].begin(weights.weights(w), slots);
+        biases_[w].begin(weights.biases(w), slots);
         if (!other) continue;
         const bool convolution = layer.op.kind == Kind::convolution, sparse = s.mode == Mode::sparse;
         const Geometry& g = layer.geometry;
@@ -85,19 +99,20 @@ void Session::load(const Weights& weights) {
     lay_out();
 }
 
-void Session::load_velocity(const std::vector<const float*>& weights, const std::vector<const float*>& biases) {
+void Session::load_slot(int slot, const std::vector<const float*>& weights, const std::vector<const float*>& biases) {
     for (int w = 0; w < network_->weighted_count(); ++w) {
-        gather(structure_->layer(w).position, weights[w], weights_[w].velocity.data());
-        if (!biases_[w].value.empty()) std::copy_n(biases[w], biases_[w].value.size(), biases_[w].velocity.begin());
+        gather(structure_->layer(w).position, weights[w], weights_[w].slots[slot].data());
+        if (!biases_[w].value.empty()) std::copy_n(biases[w], biases_[w].value.size(), biases_[w].slots[slot].begin());
     }
 }
 
-void Session::store(const std::vector<float*>& weights, const std::vector<float*>& biases, bool velocity) const {
+void Session::store(const std::vector<float*>& weights, const std::vector<float*>& biases,
+                    std::optional<int> slot) const {
     for (int w = 0; w < network_->weighted_count(); ++w) {
         const LayerStructure& s = structure_->layer(w);
         if (s.mode == Mode::sparse) std::fill_n(weights[w], s.size, 0.0f);
-        scatter(s.position, (velocity ? weights_[w].velocity : weights_[w].value).data(), weights[w]);
-        const std::vector<float>& bias = velocity ? biases_[w].velocity : biases_[w].value;
+        scatter(s.position, (slot ? weights_[w].slots[*slot] : weights_[w].value).data(), weights[w]);
+        const std::vector<float>& bias = slot ? biases_[w].slots[*slot] : biases_[w].value;
         std::copy(bias.begin(), bias.end(), biases[w]);
     }
 }
@@ -148,45 +163,28 @@ void Session::lay_out() {
     }
 }
 
-namespace {
-
-// Turns scores into probabilities, and gives back the logarithm of what they were divided by.
-template <class Number>
-Number normalise(std::vector<Number>& scores) {
-    const Number most = *std::max_element(scores.begin(), scores.end());
-    Number sum = 0;
-    for (Number& score : scores) sum += score = std::exp(score - most);
-    for (Number& score : scores) score /= sum;
-    return most + std::log(sum);
-}
-
-}  // namespace
-
 // The sum of the losses; leaves the gradient of `share` times that behind.
 template <class Number>
-double Session::losses(Workspace& space, const std::int64_t* labels, const std::int64_t* order, int count, Number share,
+double Session::losses(Workspace& space, const Targets& targets, const std::int64_t* order, int count, Number share,
                        Number temperature) const {
-    const int last = int(network_->layers().size()) - 1, classes = network_->outputs();
-    std::vector<Number> first(classes), chance(classes);
+    const int last = int(network_->layers().size()) - 1, outputs = network_->outputs();
+    std::vector<Number> first(outputs), slope(outputs);
     double sum = 0;
     for (int i = 0; i < space.images * space.slices; ++i) {
         const int slice = i / space.images, n = i % space.images;
         const Map output = values(space, last, slice), given = gradient(space, last, slice);
         if (i >= count) {
-            for (int c = 0; c < classes; ++c) given.data[c * given.plane + n] = 0.0f;
+            for (int c = 0; c < outputs; ++c) given.data[c * given.plane + n] = 0.0f;
             continue;
         }
-        for (int c = 0; c < classes; ++c) first[c] = output.data[c * output.plane + n];
+        for (int c = 0; c < outputs; ++c) first[c] = output.data[c * output.plane + n];
         if (softmax_) normalise(first);
-        for (int c = 0; c < classes; ++c) chance[c] = first[c] / temperature;
-        const std::int64_t label = labels[order[i]];
-        const Number right = chance[label];
-        sum += normalise(chance) - right;
-        chance[label] -= 1;
+        for (int c = 0; c < outputs; ++c) slope[c] = first[c] / temperature;
+        sum += differentiate(targets, order[i], slope);
         Number along = 0;
-        for (int c = 0; c < classes; ++c) along += (chance[c] *= share / temperature) * first[c];
-        for (int c = 0; c < classes; ++c)
-            given.data[c * given.plane + n] = float(softmax_ ? first[c] * (chance[c] - along) : chance[c]);
+        for (int c = 0; c < outputs; ++c) along += (slope[c] *= share / temperature) * first[c];
+        for (int c = 0; c < outputs; ++c)
+            given.data[c * given.plane + n] = float(softmax_ ? first[c] * (slope[c] - along) : slope[c]);
     }
     return sum;
 }
@@ -212,47 +210,55 @@ double Session::pass(const Images& images, const std::int64_t* order, std::int64
         take_in(space, images.pixels, order + done, taken);
         forward(space, true);
         // What passes through a softmax as well cancels out so far that float would leave little of it.
-        sum += softmax_ ? losses<double>(space, images.labels, order + done, taken, 1.0 / double(count), temperature)
-                        : losses<float>(space, images.labels, order + done, taken, 1.0f / float(count), temperature);
+        sum += softmax_ ? losses<double>(space, images.targets, order + done, taken, 1.0 / double(count), temperature)
+                        : losses<float>(space, images.targets, order + done, taken, 1.0f / float(count), temperature);
         backward(space, purpose);
         done += taken;
     }
     return sum;
 }
 
-// Sparse linear layers take their step as soon as their gradient is there.
-double Session::step(const Images& images, const std::int64_t* order, int count, const Rates& rates) {
-    const double sum = pass(images, order, count, 1.0f, {false, &rates});
+// With SGD sparse linear layers take their step as soon as their gradient is there.
+double Session::step(const Images& images, const std::int64_t* order, int count, const Rates& rates,
+                     std::int64_t taken) {
+    const Rates* at_once = rates.adam ? nullptr : &rates;
+    const double sum = pass(images, order, count, 1.0f, {false, at_once});
     for (int w = 0; w < network_->weighted_count(); ++w) {
         const LayerStructure& s = structure_->layer(w);
         const bool convolution = network_->weighted(w).op.kind == Kind::convolution;
         Numbers& numbers = weights_[w];
-        if (biases_[w].trained) kernels_.step(bias_step(w, rates));
-        if (!numbers.trained || (!convolution && s.mode == Mode::sparse)) continue;
+        if (biases_[w].trained) descend(biases_[w], bias_descent(w, rates), rates, taken);
+        if (!numbers.trained || (at_once && !convolution && s.mode == Mode::sparse)) continue;
         if (convolution && s.mode == Mode::sparse)
             kernels_.lane_sums(sums_[w].data(), s.count(), numbers.gradient.data());
         else if (convolution)
             gather(s.tap, whole_[w].data(), numbers.gradient.data());
-        kernels_.step(step(w, rates));
+        descend(numbers, descent(w, rates), rates, taken);
     }
     lay_out();
     return sum;
 }
 
-Step Session::step(int w, const Rates& rates) {
+Descent Session::descent(int w, const Rates& rates) {
     const LayerStructure& s = structure_->layer(w);
     const bool apart = network_->weighted(w).op.kind == Kind::linear && s.mode == Mode::dense;
     Numbers& numbers = weights_[w];
-    return {numbers.value.data(), numbers.velocity.data(), apart ? whole_[w].data() : numbers.gradient.data(),
+    return {numbers.value.data(), apart ? whole_[w].data() : numbers.gradient.data(),
             anchor_ ? anchor_->weights(w).data() : nullptr, s.mask.empty() ? nullptr : s.mask.data(),
-            std::int64_t(numbers.value.size()), rates.rate, rates.momentum, rates.decay, rates.proximal};
+            std::int64_t(numbers.value.size()), rates.decay, rates.proximal};
 }
 
-Step Session::bias_step(int w, const Rates& rates) {
+Descent Session::bias_descent(int w, const Rates& rates) {
     Numbers& numbers = biases_[w];
-    return {numbers.value.data(), numbers.velocity.data(), numbers.gradient.data(),
-            anchor_ ? anchor_->biases(w).data() : nullptr, nullptr, std::int64_t(numbers.value.size()),
-            rates.rate, rates.momentum, rates.decay, rates.proximal};
+    return {numbers.value.data(), numbers.gradient.data(), anchor_ ? anchor_->biases(w).data() : nullptr, nullptr,
+            std::int64_t(numbers.value.size()), rates.decay, rates.proximal};
+}
+
+void Session::descend(Numbers& numbers, const Descent& descent, const Rates& rates, std::int64_t taken) {
+    if (rates.adam)
+        kernels_.adam_step(numbers.adam_step(descent, rates, taken));
+    else
+        kernels_.step(numbers.sgd_step(descent, rates));
 }
 
 void Session::mean_gradient(const Images& images, const std::int64_t* order, std::int64_t count, float temperature,

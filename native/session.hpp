@@ -8,20 +8,29 @@
 #include <optional>
 #include <vector>
 
+#include "loss.hpp"
 #include "memory.hpp"
 #include "structure.hpp"
 
 namespace feddst {
 
-// SGD on a client's images. `proximal` is FedProx's mu.
-struct Rates {
-    float rate, momentum, decay, proximal;
+// Adam's constants. `kept`: what is left of a weight before each step, as in AdamW.
+struct Moments {
+    double beta1, beta2, epsilon, kept;
 };
 
-// A client's images, [count, size], and labels.
+// An optimizer on a client's images: SGD with momentum, or Adam, which ignores it. `proximal` is FedProx's mu.
+struct Rates {
+    float rate, momentum, decay, proximal;
+    std::optional<Moments> adam;
+
+    int slots() const { return adam ? 2 : 1; }
+};
+
+// A client's images, [count, size], and what their outputs should be.
 struct Images {
     const float* pixels;
-    const std::int64_t* labels;
+    Targets targets;
 };
 
 // A model's weights in the order of a structure. Never change, so that any number of sessions can begin with them. A
@@ -45,12 +54,16 @@ struct Exchange {
     std::int64_t leaving, entering;
 };
 
-// One weight or bias tensor of a session, as far as it is held.
+// One weight or bias tensor of a session, as far as it is held. `slots` are the optimizer's: SGD's momentum, or the means
+// of gradients and of their squares for Adam.
 struct Numbers {
-    std::vector<float> value, velocity, gradient;
+    std::vector<float> value, gradient;
+    std::vector<std::vector<float>> slots;
     bool trained = true;
 
-    void begin(const std::vector<float>& values);
+    void begin(const std::vector<float>& values, int slot_count);
+    Step sgd_step(const Descent& descent, const Rates& rates);
+    AdamStep adam_step(const Descent& descent, const Rates& rates, std::int64_t taken);
 };
 
 // What a block of images needs on its way through one layer.
@@ -79,7 +92,7 @@ static_assert([] {
 // What a pass through the network is for.
 struct Purpose {
     bool whole;          // gradients of all weights, not only of the active ones
-    const Rates* rates;  // for a step of SGD; null if only gradients are wanted
+    const Rates* rates;  // for a step of SGD at once; null if only gradients are wanted
     bool first = false;  // the first of the blocks, and the last of them
     bool last = false;
 };
@@ -97,10 +110,12 @@ class Session {
 public:
     Session(std::shared_ptr<const Network> network, const Kernels& kernels);
 
-    // Take these weights; momentum begins at zero, and nothing pulls.
-    void load(const Weights& weights);
-    void load_velocity(const std::vector<const float*>& weights, const std::vector<const float*>& biases);
-    void store(const std::vector<float*>& weights, const std::vector<float*>& biases, bool velocity) const;
+    // Take these weights; an optimizer's slots begin at zero, and nothing pulls.
+    void load(const Weights& weights, int slots);
+    void load_slot(int slot, const std::vector<const float*>& weights, const std::vector<const float*>& biases);
+
+    // Write the weights, or one of the slots.
+    void store(const std::vector<float*>& weights, const std::vector<float*>& biases, std::optional<int> slot) const;
 
     // For each layer its active weights by rising place, then its biases.
     std::vector<float> packed() const;
@@ -109,8 +124,8 @@ public:
     // The weights that a proximal term pulls to, of the same structure.
     void set_anchor(std::shared_ptr<const Weights> anchor) { anchor_ = std::move(anchor); }
 
-    // One step on the images at `order`; returns the sum of their losses before it.
-    double step(const Images& images, const std::int64_t* order, int count, const Rates& rates);
+    // One step on the images at `order`, after `taken` others; returns the sum of their losses before it.
+    double step(const Images& images, const std::int64_t* order, int count, const Rates& rates, std::int64_t taken);
 
     // The mean gradient over the images at `order`, with outputs divided by `temperature`, for all weights.
     void mean_gradient(const Images& images, const std::int64_t* order, std::int64_t count, float temperature,
@@ -129,6 +144,7 @@ public:
 
     const Network& network() const { return *network_; }
     const Structure* structure() const { return structure_.get(); }
+    int slots() const { return slots_; }
 
     // Have whatever is going on leave off at the next opportunity; for another thread to call.
     void stop() { stopped_ = true; }
@@ -161,13 +177,14 @@ private:
     void pool(Workspace& space, int layer, int slice, bool training);
     void pool_back(Workspace& space, int layer, int slice);
     template <class Number>
-    double losses(Workspace& space, const std::int64_t* labels, const std::int64_t* order, int count, Number share,
+    double losses(Workspace& space, const Targets& targets, const std::int64_t* order, int count, Number share,
                   Number temperature) const;
     double pass(const Images& images, const std::int64_t* order, std::int64_t count, float temperature,
                 Purpose purpose);
     void drop(int weighted, std::int64_t leaving, std::uint8_t* kept);
-    Step step(int weighted, const Rates& rates);
-    Step bias_step(int weighted, const Rates& rates);
+    Descent descent(int weighted, const Rates& rates);
+    Descent bias_descent(int weighted, const Rates& rates);
+    void descend(Numbers& numbers, const Descent& descent, const Rates& rates, std::int64_t taken);
 
     std::shared_ptr<const Network> network_;
     std::shared_ptr<const Structure> structure_;
@@ -180,6 +197,7 @@ private:
     std::vector<std::uint32_t> ranks_;       // of a layer's gradients
     std::vector<int> owner_;                 // for each layer, which one's memory holds its output
     int tail_;                               // the first linear layer
+    int slots_ = 1;                          // of the optimizer
     bool softmax_ = false;
     std::atomic<bool> stopped_ = false;
     std::array<Workspace, 3> spaces_;

@@ -29,6 +29,7 @@ TOGETHER = {
     "data/test_huggingface.py": "data sets and partitions of packages that are not installed",
     "data/test_wrong_data.py": "every way to give data that will not do: one line",
     "engines/native/test_bad_calls.py": "the compiled module: what it refuses",
+    "engines/native/test_by_hand.py": "the compiled module: losses and Adam by hand",
     "engines/native/test_kernels.py": "the compiled module: layers and chains",
     "engines/native/test_not_a_number.py": "the compiled module: numbers that are none",
     "engines/native/test_readjust.py": "the compiled module: readjustment",

@@ -15,6 +15,8 @@ _Floats = NDArray[np.float32]
 _Doubles = NDArray[np.float64]
 _Integers = NDArray[np.int64]
 _Bytes = NDArray[np.uint8]
+_Targets = _Integers | _Floats
+"""Class labels, [images], for cross-entropy; for other losses a number for each output, [images, outputs]."""
 
 def supported() -> list[str]: ...
 def add_exact(values: _Floats, scale: float, coarse: _Doubles, fine: _Doubles, at: _Integers | None = None) -> None: ...
@@ -44,10 +46,10 @@ class Weights:
 
 class Session:
     def __init__(self, network: Network, isa: str) -> None: ...
-    def load(self, weights: Weights) -> None: ...
-    def load_velocity(self, weights: Sequence[_Floats | None], biases: Sequence[_Floats | None]) -> None: ...
+    def load(self, weights: Weights, slots: int = 1) -> None: ...
+    def load_slot(self, slot: int, weights: Sequence[_Floats | None], biases: Sequence[_Floats | None]) -> None: ...
     def store(
-        self, weights: Sequence[_Floats | None], biases: Sequence[_Floats | None], velocity: bool = False
+        self, weights: Sequence[_Floats | None], biases: Sequence[_Floats | None], slot: int | None = None
     ) -> None: ...
     def set_trained(self, weights: Sequence[bool], biases: Sequence[bool]) -> None: ...
     def set_anchor(self, anchor: Weights) -> None: ...
@@ -56,29 +58,35 @@ class Session:
     def train(
         self,
         inputs: _Floats,
-        labels: _Integers,
+        targets: _Targets,
         order: _Integers,
         sizes: Sequence[int],
         rate: float,
         momentum: float,
         decay: float,
         proximal: float,
+        loss: str = "cross-entropy",
+        adam: tuple[float, float, float] | None = None,
+        taken: int = 0,
+        decoupled: bool = False,
     ) -> list[float]: ...
     def mean_gradient(
         self,
         inputs: _Floats,
-        labels: _Integers,
+        targets: _Targets,
         order: _Integers,
         temperature: float,
         weights: Sequence[_Floats | None],
         biases: Sequence[_Floats | None],
+        loss: str = "cross-entropy",
     ) -> None: ...
     def readjust(
         self,
         inputs: _Floats,
-        labels: _Integers,
+        targets: _Targets,
         order: _Integers,
         moves: Sequence[tuple[int, int] | None],
         masks: Sequence[_Bytes | None],
+        loss: str = "cross-entropy",
     ) -> None: ...
     def scores(self, inputs: _Floats, outputs: _Floats) -> None: ...

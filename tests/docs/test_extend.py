@@ -132,7 +132,7 @@ def test_engines_say_what_they_have_no_kernels_for(caplog: pytest.LogCaptureFixt
     usual = {"epochs": 1, "lr": 0.02}
     with caplog.at_level(logging.WARNING):
         for kind in ("native", "stacked", "reference"):
-            weights(f"{kind}-optimizer", config_of(1, kind, local={**usual, "optimizer": "adam99"}))
+            weights(f"{kind}-optimizer", config_of(1, kind, local={**usual, "optimizer": "lion"}))
             weights(f"{kind}-step", config_of(2, kind, local=usual))
             weights(f"{kind}-aggregator", config_of(1, kind, local=usual, aggregator={"kind": "trimmed-mean"}))
     said = [record.getMessage() for record in caplog.records]

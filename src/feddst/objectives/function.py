@@ -9,7 +9,7 @@ from torch import Tensor
 from feddst.core import LocalTraining
 from feddst.core.batches import length
 from feddst.core.metric import Mean, Metric, Whole
-from feddst.core.objective import Objective, Reduction
+from feddst.core.objective import OBJECTIVES, Objective, Reduction
 from feddst.errors import OptionError
 
 _LOWER = ("loss", "error", "rmse", "mae", "perplexity")
@@ -161,6 +161,10 @@ def objective_from(
                 f"loss must be a function of outputs and targets, or an Objective, got {type(loss).__name__}"
             )
         inner = FunctionObjective(loss, name=getattr(loss, "__name__", "loss").strip("<>"))
+        if not isinstance(OBJECTIVES.get(inner.name, inner), FunctionObjective | MissingObjective):
+            raise OptionError(
+                f"loss is a function called {inner.name}, as a built-in objective is: give it another name"
+            )
     if not metrics:
         return inner
     named = metrics if isinstance(metrics, Mapping) else {metric.name: metric for metric in metrics}

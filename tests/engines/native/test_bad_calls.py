@@ -56,9 +56,14 @@ def weights() -> _native.Weights:
     return _native.Weights(_native.Structure(FLAT, [None, None]), WEIGHTS, BIASES)
 
 
-def loaded(isa: str = ISAS[0]) -> _native.Session:
+NUMBERS = np.zeros((5, 2), np.float32)
+"""Targets of losses that need numbers."""
+ADAM = (0.9, 0.999, 1e-8)
+
+
+def loaded(isa: str = ISAS[0], slots: int = 1) -> _native.Session:
     session = _native.Session(FLAT, isa)
-    session.load(weights())
+    session.load(weights(), slots)
     return session
 
 
@@ -163,11 +168,11 @@ BAD: dict[str, tuple[str, Call]] = {
         "a tensor has another size",
         lambda: _native.Weights(_native.Structure(FLAT, [None, None]), WEIGHTS, zeros(4, None)),
     ),
-    "velocity too small": ("another size", lambda: loaded().load_velocity(zeros(12, 5), BIASES)),
+    "velocity too small": ("another size", lambda: loaded().load_slot(0, zeros(12, 5), BIASES)),
     "anchor of another structure": ("of another structure", lambda: loaded().set_anchor(weights())),
     "room too small": ("another size", lambda: loaded().store(zeros(12, 5), BIASES)),
     "room for too many": ("one too many", lambda: loaded().store(WEIGHTS, zeros(3, 2))),
-    "velocity before weights": ("no weights are loaded", lambda: unloaded().load_velocity(WEIGHTS, BIASES)),
+    "velocity before weights": ("no weights are loaded", lambda: unloaded().load_slot(0, WEIGHTS, BIASES)),
     "anchor before weights": ("of another structure", lambda: unloaded().set_anchor(weights())),
     "packing nothing": ("no weights are loaded", lambda: unloaded().packed()),
     "storing nothing": ("no weights are loaded", lambda: unloaded().store(WEIGHTS, BIASES)),
@@ -182,6 +187,55 @@ BAD: dict[str, tuple[str, Call]] = {
     "images too small": ("images do not fit", lambda: loaded().train(X[:, :3].copy(), Y, ORDER, [5], *RATES)),
     "fewer images than labels": ("images do not fit", lambda: loaded().train(X[:4], Y, ORDER, [5], *RATES)),
     "fewer labels than images": ("images do not fit", lambda: loaded().train(X, Y[:4], ORDER, [5], *RATES)),
+    "unknown loss": (
+        "there is no loss hinge",
+        lambda: loaded().train(X, Y, ORDER, [5], *RATES, loss="hinge"),
+    ),
+    "numbers for cross-entropy": (
+        "cross-entropy needs labels, and other losses numbers",
+        lambda: loaded().train(X, NUMBERS, ORDER, [5], *RATES),
+    ),
+    "labels for squared error": (
+        "cross-entropy needs labels, and other losses numbers",
+        lambda: loaded().train(X, Y, ORDER, [5], *RATES, loss="squared-error"),
+    ),
+    "too few numbers": (
+        "the targets do not fit",
+        lambda: loaded().train(X, NUMBERS[:, :1].copy(), ORDER, [5], *RATES, loss="binary"),
+    ),
+    "numbers of fewer images": (
+        "the targets do not fit",
+        lambda: loaded().train(X, NUMBERS[:4], ORDER, [5], *RATES, loss="squared-error"),
+    ),
+    "gradient of labels and squared error": (
+        "other losses numbers",
+        lambda: loaded().mean_gradient(X, Y, ORDER, 1.0, WEIGHTS, BIASES, "squared-error"),
+    ),
+    "readjusting by numbers and cross-entropy": (
+        "other losses numbers",
+        lambda: loaded().readjust(X, NUMBERS, ORDER, [None, None], [None, None]),
+    ),
+    "Adam without its second slot": (
+        "loaded with the slots of another optimizer",
+        lambda: loaded().train(X, Y, ORDER, [5], *RATES, adam=ADAM),
+    ),
+    "SGD with Adam's slots": (
+        "loaded with the slots of another optimizer",
+        lambda: loaded(slots=2).train(X, Y, ORDER, [5], *RATES),
+    ),
+    "SGD with decoupled decay": (
+        "only Adam's decay can be decoupled",
+        lambda: loaded().train(X, Y, ORDER, [5], *RATES, decoupled=True),
+    ),
+    "fewer steps than none": (
+        "fewer steps than none were taken",
+        lambda: loaded(slots=2).train(X, Y, ORDER, [5], *RATES, adam=ADAM, taken=-1),
+    ),
+    "no slot": ("one slot or two", lambda: loaded(slots=0)),
+    "three slots": ("one slot or two", lambda: loaded(slots=3)),
+    "a slot that SGD lacks": ("no such slot", lambda: loaded().load_slot(1, WEIGHTS, BIASES)),
+    "a slot below zero": ("no such slot", lambda: loaded().load_slot(-1, WEIGHTS, BIASES)),
+    "storing a slot that Adam lacks": ("no such slot", lambda: loaded(slots=2).store(WEIGHTS, BIASES, 2)),
     "label too large": ("a label is out of range", lambda: loaded().train(X, Y + 1, ORDER, [5], *RATES)),
     "label below zero": ("a label is out of range", lambda: loaded().train(X, Y - 1, ORDER, [5], *RATES)),
     "image too far on": ("an image is out of range", lambda: loaded().train(X, Y, ORDER + 1, [5], *RATES)),

@@ -14,13 +14,25 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from feddst import _native
 from feddst.clients import Client, finished
 from feddst.clients import reference as torch_client
 from feddst.clients.steps import Growth, InitialPruning, LotteryPruning, Proximal, Readjust, Report
-from feddst.core import Broadcast, ClientPlan, ClientState, Examples, LocalTraining, Masks, Tensors, Update, masked
+from feddst.core import (
+    OBJECTIVES,
+    Broadcast,
+    ClientPlan,
+    ClientState,
+    Examples,
+    LocalTraining,
+    Masks,
+    Tensors,
+    Update,
+    masked,
+)
 from feddst.data import Dataset, federate
 from feddst.engines import EngineConfig, EvalTask, ReferenceEngine, make_engine, results_of
 from feddst.engines.base import Evaluation, Results
@@ -41,6 +53,7 @@ from feddst.wire import ClientResult, ClientTask, Message, Reference, decode_bro
 
 ISAS = _native.supported()
 LOCAL = LocalTraining(epochs=3, batch=7, lr=0.05, momentum=0.9, l2=0.001)
+WITH_ADAM = replace(LOCAL, optimizer="adam", lr=0.003)
 WEIGHTS = 1e-4
 """How far weights may be apart."""
 TrainClient = Callable[[nn.Module, ClientTask], Client]
@@ -229,7 +242,14 @@ def test_every_method_gets_the_results_that_the_reference_gives(
     }.get(method, set())
 
 
-@pytest.mark.parametrize("options", [{"method": "fedavgm"}, {"method": "feddst", "proximal__mu": 1.0}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"method": "fedavgm"},
+        {"method": "feddst", "proximal__mu": 1.0},
+        {"method": "feddst", "local__optimizer": "adam", "local__lr": 0.003},
+    ],
+)
 def test_every_instruction_set_trains_as_the_reference_does(
     isa: str, options: dict[str, Any], module: nn.Module, digits: Dataset, engines: tuple[ReferenceEngine, NativeEngine]
 ) -> None:
@@ -257,6 +277,10 @@ def readjust(after_epoch: int = 3, **growth: Any) -> ClientPlan:
 
 def report(kind: Any, **options: Any) -> ClientPlan:
     return ClientPlan(LOCAL, (Report(kind, **options),))
+
+
+def by_adam(plan: ClientPlan, **changes: Any) -> ClientPlan:
+    return replace(plan, local=replace(WITH_ADAM, **changes))
 
 
 WORKS: dict[str, ClientPlan] = {
@@ -316,6 +340,20 @@ WORKS: dict[str, ClientPlan] = {
     "readjusted at the end with a kept head": replace(readjust(), keep=frozenset({"9.weight", "9.bias"})),
     "kept head": ClientPlan(LOCAL, keep=frozenset({"9.weight", "9.bias"})),
     "kept head and reports": replace(report("gradient"), keep=frozenset({"9.weight", "9.bias"})),
+    "adam": by_adam(ClientPlan(LOCAL)),
+    "adam, no l2": by_adam(ClientPlan(LOCAL), l2=0.0),
+    "adam, one minibatch": by_adam(ClientPlan(LOCAL), batch=100),
+    "adam, proximal": by_adam(ClientPlan(LOCAL, (Proximal(0.5),))),
+    "adam, readjusted in between": by_adam(readjust(1)),
+    "adam, readjusted in between with a proximal term": by_adam(readjust(1).adding(Proximal(0.5))),
+    "adam, readjusted at the end": by_adam(readjust()),
+    "adam, grown at random": by_adam(readjust(2, rule="random")),
+    "adam, grown as published": by_adam(
+        readjust(1, grow_from="any", images="last-batch", weights="unpruned"),
+    ),
+    "adam, squared gradients, readjusted in between": by_adam(readjust(1).adding(Report("squared-gradient"))),
+    "adam, readjusted, then reported": by_adam(readjust(1).adding(Report("gradient"))),
+    "adam, kept head": by_adam(ClientPlan(LOCAL, keep=frozenset({"9.weight", "9.bias"}))),
 }
 
 
@@ -371,8 +409,78 @@ def test_every_kind_of_work_is_done_as_the_reference_does_it(
     assert (expected.update.masks is not None) == (plan.step(Readjust) is not None)
 
 
+# Other objectives than cross-entropy.
+
+
+class Plain:
+    """An objective as plainly as PyTorch has it: the mean of a function over examples and outputs."""
+
+    def __init__(self, function: Callable[..., Tensor]) -> None:
+        self.function = function
+
+    def with_options(self, local: LocalTraining) -> "Plain":
+        return self
+
+    def terms(self, targets: Tensor) -> float:
+        return len(targets)
+
+    def loss(self, outputs: Tensor, targets: Tensor, reduction: str = "mean") -> Tensor:
+        mean = self.function(outputs, targets.reshape(outputs.shape).float())
+        return mean if reduction == "mean" else mean * len(outputs)
+
+
+@pytest.fixture
+def objectives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that the kernels know, where they are not registered."""
+    binary = Plain(F.binary_cross_entropy_with_logits)
+    for name, one in (("squared-error", Plain(F.mse_loss)), ("binary", binary), ("multi-label", binary)):
+        if name not in OBJECTIVES:
+            monkeypatch.setitem(OBJECTIVES, name, one)
+
+
+DRAWN = torch.randn(33, 4, generator=torch.Generator().manual_seed(8))
+TARGETS = {
+    "squared-error": DRAWN,
+    "squared-error, float64": DRAWN.double(),
+    "squared-error, one number": DRAWN[:, 0],
+    "squared-error, counts": (3 * DRAWN[:, 1]).long(),
+    "binary": (DRAWN[:, 2] > 0).long(),
+    "binary, a column": (DRAWN[:, 2:3] > 0).float(),
+    "multi-label": (DRAWN > 0).float(),
+    "multi-label, int64": (DRAWN > 0).long(),
+}
+"""For each objective some targets."""
+
+
+@pytest.mark.usefixtures("objectives")
+@pytest.mark.parametrize(
+    ("work", "sparse"),
+    [
+        ("plain", False),
+        ("plain", True),
+        ("adam", False),
+        ("adam", True),
+        ("readjusted in between with a proximal term", True),
+        ("adam, squared gradients, readjusted in between", True),
+    ],
+)
+@pytest.mark.parametrize("kind", TARGETS)
+def test_every_objective_is_minimised_as_the_reference_does_it(
+    kind: str, work: str, sparse: bool, module: nn.Module, digits: Dataset, native_client: TrainClient
+) -> None:
+    plan, targets = WORKS[work], TARGETS[kind]
+    if targets.shape[1:].numel() == 1:
+        assert isinstance(module, nn.Sequential)
+        module[9] = nn.Linear(12, 1)
+    plan = replace(plan, local=replace(plan.local, objective=kind.partition(",")[0]))
+    task = one_task(module, digits, plan, sparse=sparse)
+    task = task.with_data(Examples(digits.train_images[:33], targets))
+    expected = outcome(torch_client.train_client(copy.deepcopy(module), task))
+    assert_outcomes_agree(outcome(native_client(module, task)), expected)
+
+
 @pytest.mark.parametrize("frozen", ["0.weight", "3.weight", "7.bias", "9.weight"])
-@pytest.mark.parametrize("plan", ["proximal", "readjusted in between", "two reports"])
+@pytest.mark.parametrize("plan", ["proximal", "readjusted in between", "two reports", "adam, readjusted in between"])
 def test_frozen_parameters_stay_as_they_are(
     frozen: str, plan: str, module: nn.Module, digits: Dataset, native_client: TrainClient
 ) -> None:

@@ -1,4 +1,4 @@
-"""The compiled kernels against PyTorch in float64: scores, gradients and SGD steps of single layers and of chains.
+"""The compiled kernels against PyTorch in float64: scores, losses, gradients and steps of single layers and of chains.
 
 Numbers come in two kinds. Real ones are drawn until no ReLU and no maximum has to decide between numbers that are
 nearly the same, because rounding may decide otherwise. Whole ones, in all layers but the last, keep every sum before
@@ -8,7 +8,7 @@ the last decision exact in float32: they tie all the time, and each tie must be 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -29,6 +29,9 @@ Description = tuple[str, int, Sides, bool, bool]
 Shape = tuple[int, int, int]
 Arrays = list[NDArray[np.float32] | None]
 Floats = NDArray[np.float32]
+Targets = NDArray[np.int64] | Floats
+Loss = Literal["cross-entropy", "squared-error", "binary"]
+LOSSES: tuple[Loss, ...] = ("cross-entropy", "squared-error", "binary")
 
 ISAS = _native.supported()
 POINT: Sides = (1, 1, 1, 1, 0, 0)
@@ -39,6 +42,8 @@ TOLERANCE = 1e-5
 """Of the largest gradient of a tensor."""
 CANCELLED = 5e-7
 """Of the largest number on the way: what may be left of numbers that cancel out. For gradients, of all tensors'."""
+BETA1, BETA2, EPSILON = 0.8, 0.95, 1e-8
+"""Adam's constants: other than the usual, and such that a step counts."""
 CLOSE = 2e-6
 """Decisions between numbers that are closer than this share of the largest are not asked for."""
 
@@ -90,7 +95,7 @@ class Case:
     """A chain, and how its numbers are drawn.
 
     `densities` of the masks, None for a layer without one; `dense` as `Structure` takes it. `uneven`: inputs of linear
-    layers hold anything between no weight and all.
+    layers hold anything between no weight and all. `loss`: what is minimised.
     """
 
     shape: Shape
@@ -101,6 +106,7 @@ class Case:
     whole: bool = False
     seed: int = 0
     uneven: bool = False
+    loss: Loss = "cross-entropy"
 
     @property
     def weight_shapes(self) -> list[tuple[int, ...]]:
@@ -175,12 +181,16 @@ class Oracle:
         if len(apart):
             self.narrowest = min(self.narrowest, float(apart.min() / x.detach().abs().max()))
 
-    def loss(self, inputs: Tensor, labels: Tensor, temperature: float = 1.0) -> Tensor:
-        return F.cross_entropy(self.outputs(inputs) / temperature, labels)
+    def loss(self, inputs: Tensor, targets: Tensor, temperature: float = 1.0) -> Tensor:
+        outputs = self.outputs(inputs) / temperature
+        if self.case.loss == "cross-entropy":
+            return F.cross_entropy(outputs, targets)
+        of = F.mse_loss if self.case.loss == "squared-error" else F.binary_cross_entropy_with_logits
+        return of(outputs, targets.double())
 
-    def gradients(self, inputs: Tensor, labels: Tensor, temperature: float = 1.0) -> list[NDArray[np.float64]]:
+    def gradients(self, inputs: Tensor, targets: Tensor, temperature: float = 1.0) -> list[NDArray[np.float64]]:
         """Of all weights, then of all biases."""
-        loss = self.loss(inputs, labels, temperature)
+        loss = self.loss(inputs, targets, temperature)
         found = torch.autograd.grad(loss, self.parameters, materialize_grads=True, allow_unused=True)
         return [gradient.numpy() for gradient in found]
 
@@ -193,10 +203,10 @@ class Numbers:
     weights: Arrays
     biases: Arrays
     inputs: Floats
-    labels: NDArray[np.int64]
+    targets: Targets
 
     def tensors(self) -> tuple[Tensor, Tensor]:
-        return torch.from_numpy(self.inputs), torch.from_numpy(self.labels)
+        return torch.from_numpy(self.inputs), torch.from_numpy(self.targets)
 
 
 def draw_numbers(case: Case, draws: np.random.Generator) -> Numbers:
@@ -223,7 +233,22 @@ def draw_numbers(case: Case, draws: np.random.Generator) -> Numbers:
     inputs = draws.integers(-2, 3, (case.images, *case.shape)).astype(np.float32)
     if not case.whole:
         inputs = draws.standard_normal((case.images, *case.shape)).astype(np.float32)
-    return Numbers(masks, weights, biases, inputs, draws.integers(0, case.classes, case.images))
+    return Numbers(masks, weights, biases, inputs, draw_targets(case, draws))
+
+
+def draw_targets(case: Case, draws: np.random.Generator) -> Targets:
+    if case.loss == "cross-entropy":
+        return draws.integers(0, case.classes, case.images)
+    if case.loss == "squared-error":
+        return draws.standard_normal((case.images, case.classes)).astype(np.float32)
+    return draws.choice([0.0, 0.0, 1.0, 1.0, 0.3], (case.images, case.classes)).astype(np.float32)
+
+
+def wrong_targets(case: Case, targets: Tensor) -> Tensor:
+    """As far from these as targets may be."""
+    if case.loss == "cross-entropy":
+        return (targets + 1) % case.classes
+    return targets + 1 if case.loss == "squared-error" else 1 - targets
 
 
 def numbers_of(case: Case, sound: Callable[[Oracle, Numbers], object] | None = None) -> Numbers:
@@ -265,15 +290,16 @@ class Native:
     session: _native.Session
 
     @classmethod
-    def of(cls, case: Case, numbers: Numbers, isa: str) -> "Native":
+    def of(cls, case: Case, numbers: Numbers, isa: str, slots: int = 1) -> "Native":
         network = _native.Network(case.shape, case.layers)
         native = cls(case, network, _native.Session(network, isa))
-        native.load(case, numbers)
+        native.load(case, numbers, slots)
         return native
 
-    def load(self, case: Case, numbers: Numbers) -> None:
+    def load(self, case: Case, numbers: Numbers, slots: int = 1) -> None:
+        self.case = case
         self.structure = _native.Structure(self.network, numbers.masks, case.dense)
-        self.session.load(_native.Weights(self.structure, numbers.weights, numbers.biases))
+        self.session.load(_native.Weights(self.structure, numbers.weights, numbers.biases), slots)
 
     def pull_to(self, weights: Arrays, biases: Arrays) -> None:
         """Give the proximal term its anchor."""
@@ -295,13 +321,13 @@ class Native:
 
     def gradients(self, numbers: Numbers, temperature: float = 1.0) -> list[Floats]:
         weights, biases = self.empty()
-        order = np.arange(len(numbers.labels))
-        self.session.mean_gradient(numbers.inputs, numbers.labels, order, temperature, weights, biases)
+        order = np.arange(len(numbers.targets))
+        self.session.mean_gradient(numbers.inputs, numbers.targets, order, temperature, weights, biases, self.case.loss)
         return _there(weights, biases)
 
-    def stored(self, *, velocity: bool = False) -> list[Floats]:
+    def stored(self, slot: int | None = None) -> list[Floats]:
         weights, biases = self.empty()
-        self.session.store(weights, biases, velocity)
+        self.session.store(weights, biases, slot)
         return _there(weights, biases)
 
 
@@ -331,20 +357,21 @@ def gross_gradient(case: Case, numbers: Numbers, temperature: float) -> float:
     """
     layers = case.layers[:-1] if case.layers[-1] == SOFTMAX else case.layers
     oracle = Oracle(replace(case, layers=layers), numbers.weights, numbers.biases)
-    inputs, labels = numbers.tensors()
-    wrong = (labels + 1) % case.classes
+    inputs, targets = numbers.tensors()
+    wrong = wrong_targets(case, targets)
     some = range(min(4, case.images))
     alone = [largest(oracle.gradients(inputs[i : i + 1], wrong[i : i + 1], temperature)) for i in some]
-    return max(0.5 / temperature, *alone)
+    share = 0.5 if case.loss == "cross-entropy" else 0.5 / case.classes
+    return max(share / temperature, *alone)
 
 
 def check(case: Case, temperature: float = 1.0) -> None:
     """Scores and gradients, twice over: nothing of the first pass may be left when the second begins."""
     numbers = numbers_of(case)
     oracle = Oracle(case, numbers.weights, numbers.biases)
-    inputs, labels = numbers.tensors()
+    inputs, targets = numbers.tensors()
     outputs = oracle.outputs(inputs).detach().numpy()
-    gradients = oracle.gradients(inputs, labels, temperature)
+    gradients = oracle.gradients(inputs, targets, temperature)
     gross = max(largest(gradients), gross_gradient(case, numbers, temperature))
     for isa in ISAS:
         native = Native.of(case, numbers, isa)
@@ -412,7 +439,8 @@ def cases(draw: st.DrawFn, *, whole: bool = False) -> Case:
     weighted = sum(kind in ("convolution", "linear") for kind, *_ in layers)
     densities = tuple(draw(DENSITIES) for _ in range(weighted))
     dense = draw(st.none() | st.lists(st.booleans(), min_size=weighted, max_size=weighted).map(tuple))
-    return Case(shape, layers, draw(st.integers(1, 70)), densities, dense, whole, draw(st.integers(0, 2**32)))
+    images, seed, loss = draw(st.integers(1, 70)), draw(st.integers(0, 2**32)), draw(st.sampled_from(LOSSES))
+    return Case(shape, layers, images, densities, dense, whole, seed, loss=loss)
 
 
 @given(cases(), st.sampled_from([1.0, 1.0, 0.5, 200.0]))
@@ -510,12 +538,15 @@ def test_the_papers_networks(name: ModelName, head: Literal["logits", "softmax"]
     check(Case(chain.shape, chain.layers, 20, (*densities, 0.9), whole=True), temperature=2.0)
 
 
-# SGD.
+# SGD and Adam.
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Some SGD steps, on minibatches of these sizes. `trained` for each weight tensor, then for each bias."""
+    """Some steps, on minibatches of these sizes. `trained` for each weight tensor, then for each bias.
+
+    With `adam`, they come after `taken` others, and `decoupled` decay is no part of the gradient.
+    """
 
     case: Case
     sizes: tuple[int, ...]
@@ -524,6 +555,19 @@ class Plan:
     decay: float
     proximal: float
     trained: tuple[bool, ...]
+    adam: bool = False
+    taken: int = 0
+    decoupled: bool = False
+
+    @property
+    def slots(self) -> int:
+        return 2 if self.adam else 1
+
+    @property
+    def options(self) -> tuple[Any, ...]:
+        """What `train` is told after the minibatches."""
+        rates = self.rate, self.momentum, self.decay, self.proximal, self.case.loss
+        return (*rates, (BETA1, BETA2, EPSILON), self.taken, self.decoupled) if self.adam else rates
 
 
 @st.composite
@@ -539,15 +583,21 @@ def plans(draw: st.DrawFn) -> Plan:
         decay=draw(st.sampled_from([0.0, 0.01])),
         proximal=draw(st.sampled_from([0.0, 0.5])),
         trained=tuple(draw(trained)) if draw(st.booleans()) else (True,) * (2 * len(biased)),
+        adam=draw(st.booleans()),
+        taken=draw(st.sampled_from([0, 1, 50])),
+        decoupled=draw(st.booleans()),
     )
 
 
 @dataclass
 class Start:
-    """What a plan begins with beside the numbers of its case: for each weight tensor, then for each bias."""
+    """What a plan begins with beside the numbers of its case: for each weight tensor, then for each bias.
+
+    No mean of squares is close to 0: Adam would make a large step of what rounding has left of a gradient.
+    """
 
     order: NDArray[np.int64]
-    velocity: tuple[Arrays, Arrays]
+    slots: list[tuple[Arrays, Arrays]]
     anchor: tuple[Arrays, Arrays]
 
     @classmethod
@@ -566,17 +616,24 @@ class Start:
         def both(size: float) -> tuple[Arrays, Arrays]:
             return near(numbers.weights, size, numbers.masks), near(numbers.biases, size, None)
 
-        return cls(draws.integers(0, plan.case.images, sum(plan.sizes)), both(0.0), both(1.0))
+        order, first, anchor = draws.integers(0, plan.case.images, sum(plan.sizes)), both(0.0), both(1.0)
+        weights, biases = both(0.0)
+        return cls(order, [first, (_squares(weights), _squares(biases))][: plan.slots], anchor)
+
+
+def _squares(arrays: Arrays) -> Arrays:
+    """Means of squares, 0 where the given numbers are."""
+    return [None if one is None else np.where(one == 0, 0, 0.2 + one**2).astype(np.float32) for one in arrays]
 
 
 def steps_of_torch(
     oracle: Oracle, numbers: Numbers, plan: Plan
-) -> tuple[list[float], list[NDArray[np.float64]], list[NDArray[np.float64]]]:
-    """The sum of the images' losses for each step, and what becomes of parameters and momentum."""
+) -> tuple[list[float], list[NDArray[np.float64]], list[list[NDArray[np.float64]]]]:
+    """The sum of the images' losses for each step, and what becomes of parameters and slots."""
     start = Start.of(plan, numbers)
-    inputs, labels = numbers.tensors()
+    inputs, targets = numbers.tensors()
     theta = oracle.parameters
-    velocity = [torch.from_numpy(v).double() for v in _there(*start.velocity)]
+    slots = [[torch.from_numpy(value).double() for value in _there(*slot)] for slot in start.slots]
     anchor = [torch.from_numpy(a).double() for a in _there(*start.anchor)]
     masks = [None if mask is None else torch.from_numpy(mask).double() for mask in numbers.masks]
     biased = plan.case.biased
@@ -585,57 +642,66 @@ def steps_of_torch(
         *(t for t, b in zip(plan.trained[len(biased) :], biased, strict=True) if b),
     ]
     losses = []
-    for part in np.split(start.order, np.cumsum(plan.sizes)[:-1]):
-        loss = oracle.loss(inputs[part], labels[part])
+    for t, part in enumerate(np.split(start.order, np.cumsum(plan.sizes)[:-1]), plan.taken + 1):
+        loss = oracle.loss(inputs[part], targets[part])
         losses.append(float(loss.detach()) * len(part))
         gradients = torch.autograd.grad(loss, theta, materialize_grads=True, allow_unused=True)
         with torch.no_grad():
             for i, gradient in enumerate(gradients):
-                step = gradient + plan.decay * theta[i] + plan.proximal * (theta[i] - anchor[i])
+                decay = 0 if plan.adam and plan.decoupled else plan.decay
+                step = gradient + decay * theta[i] + plan.proximal * (theta[i] - anchor[i])
                 mask = masks[i] if i < len(masks) else None
-                if trained[i]:
-                    velocity[i] = plan.momentum * velocity[i] + (step if mask is None else step * mask)
-                    theta[i] -= plan.rate * velocity[i]
-    return losses, [t.detach().numpy() for t in theta], [v.numpy() for v in velocity]
+                step = step if mask is None else step * mask
+                if trained[i] and plan.adam:
+                    mean, square = slots[0][i], slots[1][i]
+                    mean += (1 - BETA1) * (step - mean)
+                    square += (1 - BETA2) * (step**2 - square)
+                    theta[i] *= 1 - plan.rate * plan.decay * plan.decoupled
+                    theta[i] -= plan.rate * (mean / (1 - BETA1**t)) / ((square / (1 - BETA2**t)).sqrt() + EPSILON)
+                elif trained[i]:
+                    slots[0][i] = plan.momentum * slots[0][i] + step
+                    theta[i] -= plan.rate * slots[0][i]
+    return losses, [one.detach().numpy() for one in theta], [[value.numpy() for value in slot] for slot in slots]
 
 
 def check_training(plan: Plan) -> None:
-    """Losses, weights and momentum after some steps."""
+    """Losses, weights and slots after some steps."""
     case, layers = plan.case, len(plan.case.biased)
     numbers = numbers_of(case, lambda oracle, numbers: steps_of_torch(oracle, numbers, plan))
     start = Start.of(plan, numbers)
     oracle = Oracle(case, numbers.weights, numbers.biases)
-    losses, theta, velocity = steps_of_torch(oracle, numbers, plan)
-    before, momentum_before = _there(numbers.weights, numbers.biases), _there(*start.velocity)
-    rates = plan.rate, plan.momentum, plan.decay, plan.proximal
-    gross = max(largest(velocity), gross_gradient(case, numbers, temperature=1.0))
+    losses, theta, slots = steps_of_torch(oracle, numbers, plan)
+    before, slots_before = _there(numbers.weights, numbers.biases), [_there(*slot) for slot in start.slots]
+    gross = max(largest(slots[0]), gross_gradient(case, numbers, temperature=1.0))
     for isa in ISAS:
-        native = Native.of(case, numbers, isa)
-        native.session.load_velocity(*start.velocity)
+        native = Native.of(case, numbers, isa, plan.slots)
+        for number, slot in enumerate(start.slots):
+            native.session.load_slot(number, *slot)
         native.pull_to(*start.anchor)
         native.session.set_trained(plan.trained[:layers], plan.trained[layers:])
-        found = native.session.train(numbers.inputs, numbers.labels, start.order, plan.sizes, *rates)
+        found = native.session.train(numbers.inputs, numbers.targets, start.order, plan.sizes, *plan.options)
         assert found == pytest.approx(losses, rel=2e-5, abs=4e-5)
-        after, momentum = native.stored(), native.stored(velocity=True)
+        after, slots_after = native.stored(), [native.stored(slot) for slot in range(plan.slots)]
         for i, (one, right) in enumerate(zip(after, theta, strict=True)):
             rounding = 3e-7 * np.abs(right).max()
             moved = one.astype(np.float64) - before[i], right - before[i]
             assert np.abs(moved[0] - moved[1]).max() <= TOLERANCE * np.abs(moved[1]).max() + rounding
-        assert_near(momentum, velocity, gross, 2 * TOLERANCE)
+        for slot_after, right_slot, size in zip(slots_after, slots, (gross, gross**2), strict=False):
+            assert_near(slot_after, right_slot, size, 2 * TOLERANCE)
         for i, mask in enumerate(numbers.masks):
             if mask is not None:
-                assert not after[i][mask == 0].any()
-                assert not momentum[i][mask == 0].any()
+                assert not any(tensors[i][mask == 0].any() for tensors in (after, *slots_after))
         still = [*plan.trained[:layers], *(t for t, b in zip(plan.trained[layers:], case.biased, strict=True) if b)]
         for i, moves in enumerate(still):
             if not moves:
                 assert np.array_equal(after[i], before[i])
-                assert np.array_equal(momentum[i], momentum_before[i])
+                for slot_after, slot_before in zip(slots_after, slots_before, strict=True):
+                    assert np.array_equal(slot_after[i], slot_before[i])
 
 
 @given(plans())
-@settings(max_examples=80)
-def test_training_is_sgd_with_momentum_decay_and_proximal_term_on_active_weights(plan: Plan) -> None:
+@settings(max_examples=100)
+def test_training_is_sgd_or_adam_with_decay_and_proximal_term_on_active_weights(plan: Plan) -> None:
     check_training(plan)
 
 
@@ -650,7 +716,9 @@ def test_linear_layers_are_trained_however_many_weights_their_inputs_hold(inputs
         ):
             weighted = len(layers) - 1
             case = Case(shape, layers, 40, (density,) * weighted, (False,) * weighted, seed=inputs, uneven=uneven)
-            check_training(Plan(case, (32, 8, 17, 3), 0.02, 0.9, 0.01, 0.5 * uneven, (True,) * (2 * weighted)))
+            plan = Plan(case, (32, 8, 17, 3), 0.02, 0.9, 0.01, 0.5 * uneven, (True,) * (2 * weighted))
+            check_training(plan)
+            check_training(replace(plan, adam=True))
 
 
 @given(cases())
@@ -669,17 +737,19 @@ def test_packed_weights_are_the_active_ones_by_place_each_layer_followed_by_its_
 
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dense", [False, True])
-def test_steps_one_by_one_are_steps_in_one_call(isa: str, dense: bool) -> None:
+@pytest.mark.parametrize("adam", [None, (0.9, 0.999, 1e-8)])
+def test_steps_one_by_one_are_steps_in_one_call(isa: str, dense: bool, adam: tuple[float, ...] | None) -> None:
     case = through(convolution(4, 3, 3, 1, 1, 1, 1), RELU, max_pool(2, 2, 2, 2), dense=(dense,) * 3, images=50)
     numbers = numbers_of(case)
-    order, sizes, rates = np.random.default_rng(5).permutation(50), [20, 1, 29], (0.1, 0.9, 0.01, 0.0)
-    together, apart = (Native.of(case, numbers, isa) for _ in range(2))
-    losses = together.session.train(numbers.inputs, numbers.labels, order, sizes, *rates)
+    order, sizes = np.random.default_rng(5).permutation(50), [20, 1, 29]
+    options: tuple[Any, ...] = (0.1, 0.9, 0.01, 0.0, case.loss, adam)
+    together, apart = (Native.of(case, numbers, isa, slots=1 if adam is None else 2) for _ in range(2))
+    losses = together.session.train(numbers.inputs, numbers.targets, order, sizes, *options)
     parts = np.split(order, np.cumsum(sizes)[:-1])
     assert losses == [
         loss
-        for part in parts
-        for loss in apart.session.train(numbers.inputs, numbers.labels, part, [len(part)], *rates)
+        for taken, part in enumerate(parts)
+        for loss in apart.session.train(numbers.inputs, numbers.targets, part, [len(part)], *options, taken=taken)
     ]
     for one, two in zip(together.stored(), apart.stored(), strict=True):
         assert np.array_equal(one, two)
@@ -695,24 +765,27 @@ def test_a_session_remembers_nothing_of_the_weights_it_had_before(case: Case, ot
         images=other.images,
         densities=tuple(data.draw(DENSITIES) for _ in range(weighted)),
         dense=data.draw(st.none() | st.lists(st.booleans(), min_size=weighted, max_size=weighted).map(tuple)),
+        loss=other.loss,
     )
+    before, after = (replace(data.draw(plans()), case=one) for one in (case, second))
     draws = np.random.default_rng(case.seed)
     first_numbers, numbers = draw_numbers(case, draws), draw_numbers(second, draws)
-    rates = 0.1, 0.9, 0.01, 0.5
     for isa in ISAS:
-        used, fresh = Native.of(case, first_numbers, isa), Native.of(second, numbers, isa)
-        images = len(first_numbers.labels)
+        used = Native.of(case, first_numbers, isa, before.slots)
+        fresh = Native.of(second, numbers, isa, after.slots)
+        images = case.images
         used.pull_to(first_numbers.weights, first_numbers.biases)
-        used.session.train(first_numbers.inputs, first_numbers.labels, np.arange(images), [images], *rates)
+        used.session.train(first_numbers.inputs, first_numbers.targets, np.arange(images), [images], *before.options)
         used.gradients(first_numbers)
-        used.load(second, numbers)
+        used.load(second, numbers, after.slots)
         order = np.arange(second.images)
         for _ in range(2):
             results = []
             for native in (used, fresh):
-                losses = native.session.train(numbers.inputs, numbers.labels, order, [second.images], *rates)
+                losses = native.session.train(numbers.inputs, numbers.targets, order, [second.images], *after.options)
                 found = [native.scores(numbers.inputs), *native.gradients(numbers), *native.stored()]
-                results.append([np.array(losses), *found, *native.stored(velocity=True)])
+                slots = [array for slot in range(after.slots) for array in native.stored(slot)]
+                results.append([np.array(losses), *found, *slots])
             assert all(np.array_equal(one, two) for one, two in zip(*results, strict=True))
 
 
@@ -733,9 +806,9 @@ def test_a_network_without_an_active_weight_gives_its_biases(isa: str) -> None:
     numbers = numbers_of(case)
     native = Native.of(case, numbers, isa)
     assert np.array_equal(native.scores(numbers.inputs), np.tile(numbers.biases[-1], (11, 1)))  # type: ignore[arg-type]
-    native.session.train(numbers.inputs, numbers.labels, np.arange(11), [11], 0.1, 0.9, 0.01, 0.0)
+    native.session.train(numbers.inputs, numbers.targets, np.arange(11), [11], 0.1, 0.9, 0.01, 0.0)
     assert all(not weight.any() for weight in native.stored()[:3])
-    assert all(not velocity.any() for velocity in native.stored(velocity=True)[:3])
+    assert all(not velocity.any() for velocity in native.stored(slot=0)[:3])
     assert not np.array_equal(native.stored()[-1], numbers.biases[-1])  # type: ignore[arg-type]
 
 

@@ -64,10 +64,10 @@ CASES = {
 
 @dataclass
 class Client:
-    """A client's weights, masks and momentum, and its images, of which half are empty."""
+    """A client's weights, masks and two slots, as Adam has them, and its images, of which half are empty."""
 
     params: dict[str, Tensor]
-    velocity: dict[str, Tensor]
+    slots: tuple[dict[str, Tensor], dict[str, Tensor]]
     masks: dict[str, Tensor]
     biases: list[NDArray[np.float32]]
     inputs: NDArray[np.float32]
@@ -76,13 +76,15 @@ class Client:
     @classmethod
     def of(cls, case: Case, seed: int) -> "Client":
         draws = np.random.default_rng(seed)
-        params, velocity, masks = dict[str, Tensor](), dict[str, Tensor](), dict[str, Tensor]()
+        params, masks = dict[str, Tensor](), dict[str, Tensor]()
+        slots = dict[str, Tensor](), dict[str, Tensor]()
         for (name, shape), held in zip(SHAPES.items(), case.held, strict=True):
             values = draws.normal(size=shape) * 0.3
             values = np.round(values / case.grid) * case.grid if case.grid else values
             keeps = np.ones(shape, bool) if held is None else draws.random(shape) < held
             params[name] = torch.from_numpy((values * keeps).astype(np.float32))
-            velocity[name] = torch.from_numpy((draws.normal(size=shape) * keeps).astype(np.float32))
+            for slot in slots:
+                slot[name] = torch.from_numpy((draws.normal(size=shape) * keeps).astype(np.float32))
             if held is not None:
                 masks[name] = torch.from_numpy(keeps)
         if case.spoilt:
@@ -90,7 +92,7 @@ class Client:
         inputs = draws.normal(size=(IMAGES, 2, 9, 9)).astype(np.float32)
         inputs[:, :, :, :5] = 0
         biases = [draws.normal(size=size).astype(np.float32) for size in BIASES.values()]
-        return cls(params, velocity, masks, biases, inputs, draws.integers(0, 4, IMAGES))
+        return cls(params, slots, masks, biases, inputs, draws.integers(0, 4, IMAGES))
 
     def orders(self, case: Case) -> Readjust:
         lost, ends = (dict(zip(SHAPES, shares, strict=True)) for shares in (case.lost, case.ends))
@@ -105,8 +107,9 @@ def bytes_of(masks: dict[str, Tensor]) -> list[NDArray[np.uint8] | None]:
 def begun(net: _native.Network, client: Client, case: Case, isa: str) -> _native.Session:
     structure = _native.Structure(net, bytes_of(client.masks), case.dense)
     session = _native.Session(net, isa)
-    session.load(_native.Weights(structure, arrays(client.params), client.biases))
-    session.load_velocity(arrays(client.velocity), client.biases)
+    session.load(_native.Weights(structure, arrays(client.params), client.biases), len(client.slots))
+    for number, slot in enumerate(client.slots):
+        session.load_slot(number, arrays(slot), client.biases)
     return session
 
 
@@ -133,14 +136,14 @@ def test_the_same_leave_and_enter(name: str, seed: int, isa: str) -> None:
         other.mean_gradient(client.inputs, client.labels, order, 1.0, arrays(gradient), biases)
         return {layer: value.abs()[None] for layer, value in gradient.items()}
 
-    params, velocity, masks = (_alone(one) for one in (client.params, client.velocity, client.masks))
-    wanted = {layer: mask[0] for layer, mask in readjust(params, [velocity], masks, orders, scores).items()}
+    params, masks, slots = _alone(client.params), _alone(client.masks), [_alone(slot) for slot in client.slots]
+    wanted = {layer: mask[0] for layer, mask in readjust(params, slots, masks, orders, scores).items()}
     assert all(torch.equal(found[layer], wanted[layer]) for layer in found)
     assert count_active(found) == orders.budgets
 
-    for expected, of_velocity in ((client.params, False), (client.velocity, True)):
+    for expected, slot in ((client.params, None), (client.slots[0], 0), (client.slots[1], 1)):
         stored = {layer: torch.empty(shape) for layer, shape in SHAPES.items()}
-        session.store(arrays(stored), [np.empty(size, np.float32) for size in BIASES.values()], of_velocity)
+        session.store(arrays(stored), [np.empty(size, np.float32) for size in BIASES.values()], slot)
         for layer, value in expected.items():
             assert np.array_equal(stored[layer].numpy(), value.numpy(), equal_nan=True)
     values = packed(client.params, positions_of(wanted))

@@ -12,12 +12,23 @@ from torch import Tensor, nn
 from feddst import _native
 from feddst.clients import reference
 from feddst.clients.client import Client, beginning, train
+from feddst.clients.optimizers import SGD, Adam
 from feddst.clients.steps import Growth, Proximal, Readjust
 from feddst.clients.steps.readjust import grown_by
-from feddst.core import ClientStep, Masks, Positions, Tensors, count_active, packed, positions_of
+from feddst.core import (
+    OBJECTIVES,
+    OPTIMIZERS,
+    ClientStep,
+    Masks,
+    Positions,
+    Tensors,
+    count_active,
+    packed,
+    positions_of,
+)
 from feddst.core.minibatches import Indices
 from feddst.engines.native.chain import Chain
-from feddst.engines.native.known import why_unknown
+from feddst.engines.native.known import LOSSES, why_unknown
 from feddst.engines.native.weights import Beginnings
 from feddst.models import load
 from feddst.wire import ClientTask
@@ -49,6 +60,7 @@ class NativeClient(Client):
     """A client whose weights are in a session while it trains; `params` and `slots` hold them when exposed.
 
     `structure` is the session's. When it is `outdated`, masks have changed since; weights they exclude are zero there.
+    `taken` counts the optimizer's steps.
     """
 
     bench: Workbench
@@ -56,19 +68,31 @@ class NativeClient(Client):
     structure: _native.Structure
     exposed: bool = False
     outdated: bool = False
+    taken: int = 0
 
-    @property
-    def _pixels(self) -> NDArray[np.float32]:
-        assert isinstance(self.examples.inputs, Tensor)
-        return self.examples.inputs.numpy()
+    @cached_property
+    def optimizer(self) -> SGD | Adam:
+        """What turns gradients into steps."""
+        found = OPTIMIZERS[self.task.plan.local.optimizer]
+        assert isinstance(found, SGD | Adam)
+        return found
 
-    @property
-    def _labels(self) -> NDArray[np.int64]:
-        return self.examples.classes
+    @cached_property
+    def loss_name(self) -> str:
+        """The kernels' name of what the client minimises."""
+        return LOSSES[OBJECTIVES[self.task.plan.local.objective].minimised]
+
+    @cached_property
+    def seen(self) -> tuple[NDArray[np.float32], NDArray[np.int64] | NDArray[np.float32]]:
+        """The examples' inputs and targets as the kernels read them."""
+        inputs, targets = self.examples.inputs, self.examples.targets
+        assert isinstance(inputs, Tensor)
+        assert isinstance(targets, Tensor)
+        return inputs.numpy(), targets_for(self.loss_name, targets)
 
     def begin(self, weights: _native.Weights) -> None:
         """Bring the received weights into the session."""
-        self.bench.session.load(weights)
+        self.bench.session.load(weights, len(self.optimizer.slots))
         self.bench.session.set_trained(*self.bench.trained)
         if self._pull():
             self.bench.session.set_anchor(weights)
@@ -78,19 +102,23 @@ class NativeClient(Client):
             self.expose()
             self._return()
         local, batches = self.task.plan.local, [batch for epoch in epochs for batch in epoch]
+        adam = self.optimizer if isinstance(self.optimizer, Adam) else None
         # One call for all epochs: each call waits for Python's lock when it returns.
         losses = iter(
             self.bench.session.train(
-                self._pixels,
-                self._labels,
+                *self.seen,
                 np.concatenate(batches),
                 [len(batch) for batch in batches],
                 local.lr,
                 local.momentum,
                 local.l2,
                 self._pull(),
+                self.loss_name,
+                None if adam is None else (adam.beta1, adam.beta2, adam.epsilon),
+                self.taken,
             )
         )
+        self.taken += len(batches)
         return [sum(next(losses) for _ in epoch) for epoch in epochs]
 
     def after_epoch(self, step: ClientStep, last_batch: Indices) -> None:
@@ -111,11 +139,11 @@ class NativeClient(Client):
         ]
         masks = {name: torch.empty(self.bench.shapes[name], dtype=torch.bool) for name in step.drop}
         self.bench.session.readjust(
-            self._pixels,
-            self._labels,
+            *self.seen,
             grown_by(self, step.growth, last_batch),
             moves,
             self.bench.beginnings.bytes_of(masks),
+            self.loss_name,
         )
         self.masks, self.outdated = {**self.masks, **masks}, True
 
@@ -123,7 +151,7 @@ class NativeClient(Client):
         self._load()
         found = self._room()
         arrays = self.bench.beginnings.arrays(found)
-        self.bench.session.mean_gradient(self._pixels, self._labels, images.numpy(), temperature, *arrays)
+        self.bench.session.mean_gradient(*self.seen, images.numpy(), temperature, *arrays, self.loss_name)
         for name, value in self.bench.module.named_parameters():
             if not value.requires_grad:
                 found[name].zero_()
@@ -136,10 +164,10 @@ class NativeClient(Client):
     def expose(self) -> None:
         if self.exposed:
             return
-        self.params, velocity = self._room(), self._room()
+        self.params, self.slots = self._room(), {name: self._room() for name in self.optimizer.slots}
         self.bench.session.store(*self.bench.beginnings.arrays(self.params))
-        self.bench.session.store(*self.bench.beginnings.arrays(velocity), velocity=True)
-        self.slots = {"velocity": velocity}
+        for number, slot in enumerate(self.slots.values()):
+            self.bench.session.store(*self.bench.beginnings.arrays(slot), number)
         self.exposed = True
 
     def adopt(self, masks: Masks) -> None:
@@ -172,14 +200,15 @@ class NativeClient(Client):
         """Continue in the session with these `masks`, `params` and `slots`."""
         self.structure = self.bench.beginnings.structure(self.masks)
         self._load()
-        self.bench.session.load_velocity(*self.bench.beginnings.arrays(self.slots["velocity"]))
+        for number, slot in enumerate(self.slots.values()):
+            self.bench.session.load_slot(number, *self.bench.beginnings.arrays(slot))
         if self._pull():
             self.bench.session.set_anchor(self.bench.beginnings.weights(self.structure, self.received))
         self.exposed = self.outdated = False
 
     def _load(self) -> None:
-        """Bring `params` into the session, with no momentum."""
-        self.bench.session.load(self.bench.beginnings.weights(self.structure, self.params))
+        """Bring `params` into the session, with empty slots."""
+        self.bench.session.load(self.bench.beginnings.weights(self.structure, self.params), len(self.optimizer.slots))
 
     def _room(self) -> dict[str, Tensor]:
         return {name: torch.empty(shape) for name, shape in self.bench.shapes.items()}
@@ -188,6 +217,11 @@ class NativeClient(Client):
         """The strength of the proximal term."""
         proximal = self.task.plan.step(Proximal)
         return 0.0 if proximal is None else proximal.pull
+
+
+def targets_for(loss: str, targets: Tensor) -> NDArray[np.int64] | NDArray[np.float32]:
+    """Targets as a loss of the kernels reads them: class labels, [n], or numbers, [n, …]."""
+    return targets.numpy() if loss == "cross-entropy" else targets.to(torch.float32).contiguous().numpy()
 
 
 def train_client(bench: Workbench, task: ClientTask) -> Client:

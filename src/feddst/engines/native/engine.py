@@ -69,7 +69,8 @@ class NativeEngine(Engine):
         if not hasattr(self._own, "bench"):
             session = _native.Session(self._network, self._isa)
             self._sessions.append(session)
-            self._own.bench = Workbench(self._chain, self._beginnings, session, copy.deepcopy(self._module))
+            module = copy.deepcopy(self._module)
+            self._own.bench = Workbench(self._chain, self._beginnings, session, module)
         bench: Workbench = self._own.bench
         return bench
 

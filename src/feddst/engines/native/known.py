@@ -1,46 +1,82 @@
 """Which training the compiled kernels can do."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
 
+from feddst.clients.optimizers import SGD, Adam
 from feddst.clients.steps import Proximal
-from feddst.core import ClientPlan, LocalTraining
+from feddst.core import OBJECTIVES, OPTIMIZERS, ClientPlan, LocalTraining
 from feddst.core.plan import USUAL
 from feddst.errors import UnsupportedModelError
 
 log = logging.getLogger(__name__)
 
-KNOWN = {"objective": "cross-entropy", "optimizer": "sgd"}
+LOSSES: Mapping[str, str] = {
+    "cross-entropy": "cross-entropy",
+    "squared-error": "squared-error",
+    "binary": "binary",
+    "multi-label": "binary",
+}
+"""The objectives that they know, each with their name of its loss."""
 
-UNKNOWN = ("nesterov", "clip", "schedule_within")
-"""Options of which the kernels know the default alone."""
+STEPPERS = (SGD, Adam)
+"""The kinds of optimizer that they know, whatever constants one was registered with."""
+
+UNDERSTOOD = frozenset(
+    {
+        "epochs",
+        "batch",
+        "lr",
+        "momentum",
+        "l2",
+        "order",
+        "schedule",
+        "warmup",
+        "lr_end",
+        "lr_factor",
+        "lr_every",
+        "weigh_by",
+    }
+)
+"""Other options of `local` that may have any value; those that are named nowhere here must have their default."""
+
+
+def unknown_option(local: LocalTraining) -> str:
+    """The first option with a value that the kernels do not know; empty if they can train this way."""
+    if OBJECTIVES[local.objective].minimised not in LOSSES:
+        return "objective"
+    if type(OPTIMIZERS[local.optimizer]) not in STEPPERS:
+        return "optimizer"
+    others = (field.name for field in fields(local) if field.name not in UNDERSTOOD | {"objective", "optimizer"})
+    return next((name for name in others if getattr(local, name) != getattr(USUAL, name)), "")
+
+
+def known_values(option: str) -> str:
+    """The values of such an option that the kernels know."""
+    names = {
+        "objective": [name for name in LOSSES if name in OBJECTIVES],
+        "optimizer": [kind.name for kind in STEPPERS],
+    }
+    *rest, last = names.get(option, [str(getattr(USUAL, option))])
+    return f"{', '.join(rest)} and {last}" if rest else f"{last} alone"
 
 
 def refuse_unknown(local: LocalTraining) -> None:
-    """Raise `UnsupportedModelError` if kernels cannot train this way."""
-    for name, known in KNOWN.items():
-        if (found := getattr(local, name)) != known:
-            raise UnsupportedModelError(f"local.{name} is {found}, and the kernels know {known} alone")
-    if reason := _why_unlike(local):
-        raise UnsupportedModelError(f"{reason}, which the kernels do not know")
-
-
-def _why_unlike(local: LocalTraining) -> str:
-    """The first option that the kernels do not know; empty if they know all."""
-    changed = [name for name in UNKNOWN if getattr(local, name) != getattr(USUAL, name)]
-    return f"local.{changed[0]} is {getattr(local, changed[0])}" if changed else ""
+    """Raise `UnsupportedModelError` if the kernels cannot train this way."""
+    if option := unknown_option(local):
+        raise UnsupportedModelError(
+            f"local.{option} is {getattr(local, option)}, and the kernels know {known_values(option)}"
+        )
 
 
 def why_unknown(plan: ClientPlan) -> str:
-    """Why the compiled kernels cannot carry out a plan; empty if they can.
+    """Why the kernels cannot carry out a plan; empty if they can.
 
     A step may act between epochs or at either end of a round, but may not change the gradient.
     """
-    for name, known in KNOWN.items():
-        if (found := getattr(plan.local, name)) != known:
-            return f"local.{name} is {found}"
-    if reason := _why_unlike(plan.local):
-        return reason
+    if option := unknown_option(plan.local):
+        return f"local.{option} is {getattr(plan.local, option)}"
     for step in plan.steps:
         if step.changes_gradients and type(step) is not Proximal:
             return f"the step {step.name} changes the gradient"
