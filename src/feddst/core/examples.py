@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from feddst.core.batches import Batch, device_of, length, placed, rows, tensors_of
+from feddst.core.batches import Batch, device_of, form_of, length, placed, rows, tensors_of
 
 Draw = tuple[int, int, int]
 """What random draws are keyed by: seed, round, client."""
@@ -60,6 +60,13 @@ class Examples(ClientData):
     def at(self, index: Tensor) -> "Examples":
         """The examples at these int64 indices."""
         return Examples(rows(self.inputs, index), rows(self.targets, index))
+
+    @property
+    def pair(self) -> tuple[Tensor, Tensor]:
+        """Inputs and targets where each is one tensor; raises `TypeError` where they are several."""
+        if isinstance(self.inputs, Tensor) and isinstance(self.targets, Tensor):
+            return self.inputs, self.targets
+        raise TypeError(f"these are several tensors: inputs {form_of(self.inputs)}, targets {form_of(self.targets)}")
 
     @property
     def classes(self) -> NDArray[np.int64]:

@@ -85,9 +85,7 @@ class NativeClient(Client):
     @cached_property
     def seen(self) -> tuple[NDArray[np.float32], NDArray[np.int64] | NDArray[np.float32]]:
         """The examples' inputs and targets as the kernels read them."""
-        inputs, targets = self.examples.inputs, self.examples.targets
-        assert isinstance(inputs, Tensor)
-        assert isinstance(targets, Tensor)
+        inputs, targets = self.examples.pair
         return inputs.numpy(), targets_for(self.loss_name, targets)
 
     def begin(self, weights: _native.Weights) -> None:

@@ -13,7 +13,6 @@ from feddst import _native
 from feddst.clients.exchange import TaskReader, answer
 from feddst.clients.reproducible import reproducible
 from feddst.core import Examples, LocalTraining, objective_of
-from feddst.core.batches import mapped
 from feddst.core.plan import USUAL
 from feddst.data import Dataset
 from feddst.engines.base import Engine, EvalTask, Evaluation, Marked, Sink, evaluation, marked
@@ -76,9 +75,8 @@ class NativeEngine(Engine):
 
     def _answer(self, reader: TaskReader, task: ClientTask) -> ClientResult:
         read = reader.read(task)
-        found = read.data.load(read.draw)
-        assert isinstance(found.inputs, Tensor)
-        examples = Examples(found.inputs.to(torch.float32).contiguous(), mapped(Tensor.contiguous, found.targets))
+        inputs, targets = read.data.load(read.draw).pair
+        examples = Examples(inputs.to(torch.float32).contiguous(), targets.contiguous())
         return answer(read.with_data(examples), partial(train_client, self._bench()))
 
     def _chunks(self, task: EvalTask) -> list[Task[Marked]]:
@@ -92,9 +90,8 @@ class NativeEngine(Engine):
         """What a model gives for the test examples at these indices."""
         session = self._bench().session
         session.load(weights)
-        seen = self._dataset.test.read(chunk.numpy())
-        assert isinstance(seen.inputs, Tensor)
-        inputs = seen.inputs.contiguous()
+        inputs, targets = self._dataset.test.read(chunk.numpy()).pair
+        inputs = inputs.contiguous()
         outputs = np.empty((len(chunk), self._network.outputs), dtype=np.float32)
         session.scores(inputs.numpy(), outputs)
-        return marked(self._objective, torch.from_numpy(outputs), seen.targets)
+        return marked(self._objective, torch.from_numpy(outputs), targets)

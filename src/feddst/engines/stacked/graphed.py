@@ -78,9 +78,7 @@ class GraphTrainer:
         self._frozen = frozen
         self._chain = chain
         self._flat = flat
-        assert isinstance(images.inputs, Tensor)
-        assert isinstance(images.targets, Tensor)
-        self._given = images.inputs, images.targets
+        self._given = images.pair
         self._exact = exact
         self._fallback = fallback
         self._device = images.device
