@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import feddst
 from feddst.core import Mean, Whole
 from feddst.errors import OptionError
-from feddst.objectives import CrossEntropy, SquaredError, objective_from
+from feddst.objectives import CrossEntropy, Huber, SquaredError, objective_from
 from feddst.objectives.function import as_metric
 from feddst.runtime.loop import Silent
 
@@ -103,3 +103,23 @@ def test_a_run_with_a_loss_and_metrics_of_ones_own() -> None:
     assert row.score == pytest.approx(bias(outputs, torch.from_numpy(targets[40:])), rel=1e-5)
     with pytest.raises(OptionError, match=r"a metric's name must begin .* got 'rounds left'"):
         run(loss=squared, metrics={"rounds left": bias})
+
+
+def test_what_a_loss_of_ones_own_does_not_read_is_refused() -> None:
+    data = (np.zeros((9, 4), "float32"), np.zeros(9, "float32")), (np.zeros((3, 4), "float32"), np.zeros(3, "float32"))
+    config = feddst.configure(method="fedavg", rounds=1, data={"partition": "iid"}, local={"label_smoothing": 0.1})
+    with pytest.raises(OptionError, match=r"local.label_smoothing has no effect with a loss of your own, squared"):
+        feddst.run(config, model=nn.Linear(4, 1), data=data, loss=squared)
+    with pytest.raises(OptionError, match=r"local.label_smoothing has no effect on fedavg with local.objective huber"):
+        feddst.configure(method="fedavg", local={"label_smoothing": 0.1, "objective": "huber"})
+
+
+def test_a_loss_is_not_taken_for_a_built_in_one() -> None:
+    def huber(outputs: Tensor, targets: Tensor) -> Tensor:
+        return squared(outputs, targets)
+
+    with pytest.raises(OptionError, match=r"a function called huber, as a built-in objective is: give it another name"):
+        objective_from(CrossEntropy(), huber, ())
+    with pytest.raises(OptionError, match=r"loss is huber with constants of its own: set local.huber_delta instead"):
+        objective_from(CrossEntropy(), Huber(3.0), ())
+    assert objective_from(CrossEntropy(), Huber(), ()) == Huber()

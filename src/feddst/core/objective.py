@@ -20,12 +20,12 @@ class Objective(ABC):
     """A loss of a network's outputs and the targets, and metrics of both: a value of `local.objective`.
 
     outputs: the network's outputs for some examples; targets: the data set's targets for them, such as class labels,
-    int64 [examples]. `options` names the options of `local` that it reads.
+    int64 [examples]. `heeds` names the options of `local` that it reads.
     """
 
     registry: "ClassVar[Registry[Objective]]"
     name: ClassVar[str]
-    options: ClassVar[tuple[str, ...]] = ()
+    heeds: ClassVar[tuple[str, ...]] = ()
 
     @property
     def minimised(self) -> str:

@@ -109,7 +109,11 @@ STEPPING = (
 def idle_training(values: Mapping[str, Any]) -> dict[str, str]:
     """The options of local training that do nothing with these values, by dotted name, each with the reason."""
     found: dict[str, str] = {}
-    kinds: Mapping[str, Mapping[str, Any]] = {"local.optimizer": OPTIMIZERS, "local.schedule": SCHEDULES}
+    kinds: Mapping[str, Mapping[str, Any]] = {
+        "local.objective": OBJECTIVES,
+        "local.optimizer": OPTIMIZERS,
+        "local.schedule": SCHEDULES,
+    }
     for chosen, registry in kinds.items():
         name = str(values.get(chosen))
         if name in registry:

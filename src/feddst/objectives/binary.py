@@ -27,7 +27,7 @@ class Binary(Objective):
     """
 
     name: ClassVar[str] = "binary"
-    options: ClassVar[tuple[str, ...]] = ("class_weights",)
+    heeds: ClassVar[tuple[str, ...]] = ("class_weights",)
 
     class_weights: tuple[float, ...] = ()
 

@@ -29,7 +29,7 @@ class CrossEntropy(Objective):
     """
 
     name: ClassVar[str] = "cross-entropy"
-    options: ClassVar[tuple[str, ...]] = ("class_weights", "label_smoothing")
+    heeds: ClassVar[tuple[str, ...]] = ("class_weights", "label_smoothing")
 
     class_weights: tuple[float, ...] = ()
     label_smoothing: float = 0.0
@@ -84,7 +84,7 @@ class _Places(Objective):
     outputs: [examples, classes, *places]; targets: int64 [examples, *places].
     """
 
-    options: ClassVar[tuple[str, ...]] = ("class_weights", "label_smoothing", "ignore_target")
+    heeds: ClassVar[tuple[str, ...]] = ("class_weights", "label_smoothing", "ignore_target")
 
     class_weights: tuple[float, ...] = ()
     label_smoothing: float = 0.0

@@ -60,7 +60,7 @@ class WithMetrics(Objective):
     inner: Objective
     given: Mapping[str, "Function | Metric"]
     name: str = ""  # type: ignore[misc]
-    options: tuple[str, ...] = ()  # type: ignore[misc]
+    heeds: tuple[str, ...] = ()  # type: ignore[misc]
 
     @property
     def minimised(self) -> str:
@@ -154,7 +154,10 @@ def objective_from(
     """The objective that `loss=` and `metrics=` say, with what they leave out from `base`."""
     inner: Objective = base.inner if isinstance(base, WithMetrics) else base
     if isinstance(loss, Objective):
-        inner = loss
+        inner, known = loss, OBJECTIVES.get(loss.name)
+        if type(known) is type(loss) and known != loss:
+            options = " and ".join(f"local.{option}" for option in loss.heeds)
+            raise OptionError(f"loss is {loss.name} with constants of its own: set {options} instead")
     elif loss is not None:
         if not callable(loss):
             raise OptionError(
@@ -168,7 +171,7 @@ def objective_from(
     if not metrics:
         return inner
     named = metrics if isinstance(metrics, Mapping) else {metric.name: metric for metric in metrics}
-    return WithMetrics(inner, dict(named), f"{inner.name} with {', '.join(named)}", inner.options)
+    return WithMetrics(inner, dict(named), f"{inner.name} with {', '.join(named)}", inner.heeds)
 
 
 def _described(found: Any) -> str:

@@ -82,7 +82,7 @@ class Huber(_Regression):
     """Half the square of an error up to `delta`, beyond that `delta` times the error less half of `delta`."""
 
     name: ClassVar[str] = "huber"
-    options: ClassVar[tuple[str, ...]] = ("huber_delta",)
+    heeds: ClassVar[tuple[str, ...]] = ("huber_delta",)
 
     delta: float = 1.0
 
