@@ -85,7 +85,7 @@ def native_client() -> TrainClient:
         chain = read_chain(module, tuple(task.examples.inputs.shape[1:]))
         kernels = _native.Network(chain.shape, chain.layers)
         session = _native.Session(kernels, chosen_isa())
-        bench = client.Workbench(chain, Beginnings(chain, kernels), session, copy.deepcopy(module), kernels.outputs)
+        bench = client.Workbench(chain, Beginnings(chain, kernels), session, copy.deepcopy(module))
         return client.train_client(bench, task)
 
     return train

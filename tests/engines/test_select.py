@@ -84,7 +84,7 @@ def test_without_kernels_there_is_the_reference_engine_and_the_reason(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"optimizer": "adamw"}, "local.optimizer is adamw, and the kernels know sgd alone"),
+        ({"optimizer": "rmsprop"}, "local.optimizer is rmsprop, and the kernels know sgd, adam and adamw"),
         ({"nesterov": True}, "local.nesterov is True, which the kernels do not know"),
         ({"clip": 0.5}, "local.clip is 0.5, which the kernels do not know"),
         ({"schedule_within": "linear"}, "local.schedule_within is linear, which the kernels do not know"),

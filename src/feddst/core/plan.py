@@ -37,7 +37,8 @@ class LocalTraining:
     ignore_target: int = option(-100, "(segmentation, tokens) the target of places that do not count, as of padding")
     optimizer: str = option(
         "sgd",
-        "what turns gradients into steps; with others than sgd and adam clients train in PyTorch, which is slower",
+        "what turns gradients into steps; with others than sgd, adam and adamw clients train in PyTorch, which is "
+        "slower",
         among=OPTIMIZERS,
     )
     nesterov: bool = option(False, "(sgd) Nesterov's momentum")

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from feddst import _native
@@ -22,7 +21,6 @@ from feddst.clients import Client, finished
 from feddst.clients import reference as torch_client
 from feddst.clients.steps import Growth, InitialPruning, LotteryPruning, Proximal, Readjust, Report
 from feddst.core import (
-    OBJECTIVES,
     Broadcast,
     ClientPlan,
     ClientState,
@@ -353,6 +351,10 @@ WORKS: dict[str, ClientPlan] = {
     ),
     "adam, squared gradients, readjusted in between": by_adam(readjust(1).adding(Report("squared-gradient"))),
     "adam, readjusted, then reported": by_adam(readjust(1).adding(Report("gradient"))),
+    "adamw": by_adam(ClientPlan(LOCAL), optimizer="adamw", l2=0.5),
+    "adamw, readjusted in between with a proximal term": by_adam(
+        readjust(1).adding(Proximal(0.5)), optimizer="adamw", l2=0.5
+    ),
     "adam, kept head": by_adam(ClientPlan(LOCAL, keep=frozenset({"9.weight", "9.bias"}))),
 }
 
@@ -412,32 +414,6 @@ def test_every_kind_of_work_is_done_as_the_reference_does_it(
 # Other objectives than cross-entropy.
 
 
-class Plain:
-    """An objective as plainly as PyTorch has it: the mean of a function over examples and outputs."""
-
-    def __init__(self, function: Callable[..., Tensor]) -> None:
-        self.function = function
-
-    def with_options(self, local: LocalTraining) -> "Plain":
-        return self
-
-    def terms(self, targets: Tensor) -> float:
-        return len(targets)
-
-    def loss(self, outputs: Tensor, targets: Tensor, reduction: str = "mean") -> Tensor:
-        mean = self.function(outputs, targets.reshape(outputs.shape).float())
-        return mean if reduction == "mean" else mean * len(outputs)
-
-
-@pytest.fixture
-def objectives(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that the kernels know, where they are not registered."""
-    binary = Plain(F.binary_cross_entropy_with_logits)
-    for name, one in (("squared-error", Plain(F.mse_loss)), ("binary", binary), ("multi-label", binary)):
-        if name not in OBJECTIVES:
-            monkeypatch.setitem(OBJECTIVES, name, one)
-
-
 DRAWN = torch.randn(33, 4, generator=torch.Generator().manual_seed(8))
 TARGETS = {
     "squared-error": DRAWN,
@@ -452,7 +428,6 @@ TARGETS = {
 """For each objective some targets."""
 
 
-@pytest.mark.usefixtures("objectives")
 @pytest.mark.parametrize(
     ("work", "sparse"),
     [

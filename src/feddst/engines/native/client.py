@@ -114,6 +114,7 @@ class NativeClient(Client):
                 self.loss_name,
                 None if adam is None else (adam.beta1, adam.beta2, adam.epsilon),
                 self.taken,
+                self.optimizer.decoupled,
             )
         )
         self.taken += len(batches)

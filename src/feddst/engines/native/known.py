@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 
-from feddst.clients.optimizers import SGD, Adam
+from feddst.clients.optimizers import SGD, Adam, AdamW
 from feddst.clients.steps import Proximal
 from feddst.core import OBJECTIVES, OPTIMIZERS, ClientPlan, LocalTraining
 from feddst.core.plan import USUAL
@@ -20,7 +20,7 @@ LOSSES: Mapping[str, str] = {
 }
 """The objectives that they know, each with their name of its loss."""
 
-STEPPERS = (SGD, Adam)
+STEPPERS = (SGD, Adam, AdamW)
 """The kinds of optimizer that they know, whatever constants one was registered with."""
 
 UNDERSTOOD = frozenset(
@@ -53,21 +53,18 @@ def unknown_option(local: LocalTraining) -> str:
 
 
 def known_values(option: str) -> str:
-    """The values of such an option that the kernels know."""
-    names = {
-        "objective": [name for name in LOSSES if name in OBJECTIVES],
-        "optimizer": [kind.name for kind in STEPPERS],
-    }
-    *rest, last = names.get(option, [str(getattr(USUAL, option))])
-    return f"{', '.join(rest)} and {last}" if rest else f"{last} alone"
+    """The objectives or optimizers that the kernels know."""
+    *rest, last = LOSSES if option == "objective" else [kind.name for kind in STEPPERS]
+    return f"{', '.join(rest)} and {last}"
 
 
 def refuse_unknown(local: LocalTraining) -> None:
     """Raise `UnsupportedModelError` if the kernels cannot train this way."""
     if option := unknown_option(local):
-        raise UnsupportedModelError(
-            f"local.{option} is {getattr(local, option)}, and the kernels know {known_values(option)}"
-        )
+        reason = f"local.{option} is {getattr(local, option)}"
+        if option in ("objective", "optimizer"):
+            raise UnsupportedModelError(f"{reason}, and the kernels know {known_values(option)}")
+        raise UnsupportedModelError(f"{reason}, which the kernels do not know")
 
 
 def why_unknown(plan: ClientPlan) -> str:
