@@ -1,6 +1,7 @@
 """A metric of which less is better, in everything that shows runs: under its own name, and never as accuracy."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import feddst
 from feddst.cli.frame import frame
 from feddst.cli.run import describe
 from feddst.cli.run_progress import RunProgress
+from feddst.core import OBJECTIVES
 from feddst.core.metric import Metric
 from feddst.errors import OptionError
 from feddst.export import export
@@ -25,9 +27,21 @@ from feddst.runtime.metrics import best_under
 from feddst.runtime.pace import Pace, progress_line
 from feddst.runtime.storage import RunDirectory
 from feddst.studies.comparison import CompareConfig, Comparison
+from feddst.studies.reproduce.figures import draw_figures
+from feddst.studies.reproduce.record import Point, Record, RecordedRow, RecordedRun, load_record, save_record
+from feddst.studies.reproduce.table import markdown
 from feddst.studies.tables import caption, headline, table
 
 Pair = tuple[Tensor, Tensor]
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> Iterator[None]:
+    """Objectives of one test are not known to others."""
+    before = dict(OBJECTIVES)
+    yield
+    OBJECTIVES.clear()
+    OBJECTIVES.update(before)
 
 
 def drawn(count: int, seed: int) -> Pair:
@@ -231,3 +245,32 @@ def test_a_resumed_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
     assert [(row.score, row.others) for row in rest.rows] == [(row.score, row.others) for row in whole.rows]
     for name, value in whole.model.state_dict().items():
         assert torch.equal(value, rest.model.state_dict()[name])
+
+
+def test_a_record_says_which_metric_it_has(tmp_path: Path) -> None:
+    """Errors of 3, 2 and 2.5 under caps of 1, 2 and 3 GiB: the least so far is 2 from the second on."""
+
+    def ran(name: str, seed: int, less: float) -> RecordedRun:
+        points = [
+            Point(i, score - less, score, score, i * 2**30, 0, 0, 0.0, RMSE) for i, score in enumerate((3, 2, 2.5), 1)
+        ]
+        return RecordedRun(name, seed, tuple(points), Path(f"{name}-seed{seed}"), "measured", 0.0, "rounds")
+
+    rows = tuple(
+        RecordedRow(name, name, None, {"method": name}, (ran(name, 0, less), ran(name, 1, less)))
+        for name, less in (("fedavg", 0.0), ("feddst", 0.5))
+    )
+    made = Record(
+        "study", "mine", "numbers", "", (), 2, (1.0, 2.5), "measured", rows, compared=(("feddst", "fedavg"),)
+    )  # fmt: skip
+    save_record(made, tmp_path)
+    stored = json.loads((tmp_path / "record.json").read_text())["rows"][0]["runs"][0]
+    assert stored["rmse"] == [3.0, 2.0, 2.5]
+    assert stored["metric"] == {"name": "rmse", "higher_is_better": False, "percent": False}
+    assert load_record(tmp_path) == made
+    page = markdown(made)
+    assert "Best mean client rmse under caps on the upload" in page
+    assert "| fedavg |   3 ± 0 |   2 ± 0 |" in page
+    assert "Differences on the same seeds, those below 0 in favour of the first, with 95 %" in page
+    assert "−0.5 [−0.5, −0.5]" in page
+    assert draw_figures(made, tmp_path) == ["rmse.png"]
