@@ -109,19 +109,3 @@ def test_a_missing_package_is_one_line_before_any_work(
     assert len(outcome.err.splitlines()) == 1
     assert f"pip install 'feddst[{name}]'" in outcome.err
     assert not (tmp_path / "here").exists()
-
-
-def test_the_examples_of_the_page_run(
-    tiny_mnist: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    page = (Path(__file__).parents[2] / "docs/watching.md").read_text()
-    watched, silent, goal = [block.partition("```")[0] for block in page.split("```python\n")[1:]]
-    names: dict[str, Any] = {"__name__": "watching"}
-    exec(compile(watched, "watching.md", "exec"), names)
-    assert [path.name for path in (tmp_path / "events").iterdir()] == ["watched"]
-    capsys.readouterr()
-    exec(compile(silent, "watching.md", "exec"), names)
-    assert capsys.readouterr() == ("", "")
-    exec(compile(goal, "watching.md", "exec"), {"__name__": "watching"})
-    assert capsys.readouterr().out == "False 1\n"

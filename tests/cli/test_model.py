@@ -12,7 +12,7 @@ Call = Callable[..., Any]
 @pytest.fixture(autouse=True)
 def no_images(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is loaded: what is shown is of the real data sets, whatever stands in for them elsewhere."""
-    monkeypatch.setattr("feddst.data.sizes.load", None)
+    monkeypatch.setattr("feddst.runtime.anatomy.load", None)
 
 
 def test_the_network_of_a_preset_is_shown(feddst: Call, tmp_path: Path) -> None:
@@ -63,9 +63,9 @@ def test_the_engine_is_named_and_why_it_is_another(feddst: Call) -> None:
     )
     assert outcome.err == ""  # where a run has a warning
     assert feddst("model show --engine.kind stacked").out.splitlines()[-1] == "engine: stacked"
-    engine, reason = feddst("model show --local.optimizer adam --local.lr 0.001").out.splitlines()[-2:]
+    engine, reason = feddst("model show --local.optimizer rmsprop --local.lr 0.001").out.splitlines()[-2:]
     assert engine == "engine: reference"
-    assert "local.optimizer is adam" in reason
+    assert "local.optimizer is rmsprop" in reason
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_what_each_distribution_makes_of_the_papers_example(spread: Distribution
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_methods_network_can_be_looked_at(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
-    monkeypatch.setattr("feddst.data.sizes.load", None)  # no images are needed
+    monkeypatch.setattr("feddst.runtime.anatomy.load", None)  # no images are needed
     found = anatomy(method=method)
     assert found.multiply_adds == 24 * 24 * 250 + 18 * 18 * 5000 + 256_000 + 500
     assert all(part.kept == part.size for part in found.parts if part.dense)

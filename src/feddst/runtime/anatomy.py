@@ -9,7 +9,7 @@ from feddst.core import Layer, ServerState, count_active, objective_of
 from feddst.core.batches import form_of
 from feddst.core.model import LayerTimes
 from feddst.data import Dataset, Federation, load
-from feddst.data.sizes import DOWNLOADED, Sizes
+from feddst.data.sizes import KNOWN, Sizes
 from feddst.engines.explain import explain_engine
 from feddst.methods import Method, Sprout
 from feddst.models import (
@@ -179,11 +179,11 @@ def describe_model(
 
 
 def _dataset(config: RunConfig, data: Dataset | Federation | None) -> Dataset:
-    """The data, or zeros of the same sizes in place of what would be downloaded."""
+    """The data, or zeros of the same sizes in place of what need not be loaded."""
     if data is not None:
         return data.dataset if isinstance(data, Federation) else data
-    sizes = DOWNLOADED.get(config.data.dataset)
-    if sizes is None:
+    sizes = KNOWN.get(config.data.dataset)
+    if sizes is None or (config.data.dataset == "mnist" and config.data.root):
         return load(config.data.unaugmented)
     images, labels = torch.zeros(1, *sizes.shape), torch.zeros(1, dtype=torch.int64)
     classes = tuple(str(label) for label in range(sizes.classes))
