@@ -1,4 +1,4 @@
-"""What docs/start.md, how.md, own.md, data.md and training.md tell a reader to type works, and does what they say.
+"""What docs/start.md, how.md, own.md, tasks.md, data.md and training.md tell a reader to type works, and does what they say.
 
 Commands run in the page's order in an empty directory, each through the program's own parser. Those that train run
 as they stand but for the options below, which make them small, and on few of MNIST's images.
@@ -21,7 +21,7 @@ from feddst.data.config import SOURCES
 from feddst.errors import FeddstError
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("start", "how", "own", "data", "training", "choosing")
+PAGES = ("start", "how", "own", "tasks", "data", "training", "choosing")
 TRAINING = ("feddst run ", "feddst compare ")
 SMALL = {"--rounds": "2", "--data.clients": "10", "--cohort.size": "2", "--local.epochs": "1", "--engine.workers": "1"}
 FURTHER = "4"
@@ -130,7 +130,7 @@ def few_digits() -> Dataset:
 
 
 @pytest.mark.usefixtures("workshop")
-@pytest.mark.parametrize("page", ["start", "how", "own", "data", "training"])
+@pytest.mark.parametrize("page", ["start", "how", "own", "tasks", "data", "training"])
 def test_a_page_works_from_top_to_bottom(page: str, monkeypatch: pytest.MonkeyPatch, few_digits: Dataset) -> None:
     monkeypatch.setattr(SOURCES["mnist"], "load", lambda config: few_digits)
     reader = Reader(page)
