@@ -231,7 +231,7 @@ def test_they_are_called_over_flower_too(module: nn.Sequential, federation: Fede
     def images(context: Any) -> tuple[Tensor, Tensor]:
         examples = federation.data_of(int(context.node_config["partition-id"])).load()
         assert isinstance(examples, Examples)
-        return examples.inputs, examples.targets
+        return examples.pair
 
     config, watcher = config_of("dear"), Ended()
     strategy = Strategy(config, model=module, data=federation, watcher=watcher)

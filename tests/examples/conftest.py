@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from feddst.data import DataConfig, load
@@ -12,11 +13,5 @@ from feddst.data.config import SOURCES
 def little_mnist(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first tenth of the bundled MNIST."""
     whole = load(DataConfig())
-    few = replace(
-        whole,
-        train_images=whole.train_images[:6000],
-        train_labels=whole.train_labels[:6000],
-        test_images=whole.test_images[:1000],
-        test_labels=whole.test_labels[:1000],
-    )
+    few = replace(whole, train=whole.train.taken(np.arange(6000)), test=whole.test.taken(np.arange(1000)))
     monkeypatch.setattr(SOURCES["mnist"], "load", lambda config: few)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from torch import nn
 
@@ -108,8 +109,7 @@ def test_evaluation(mnist: CpuJob) -> None:
 
 def _shortened(job: CpuJob) -> Federation:
     data = job.federation.dataset
-    tests = replace(data, test_images=data.test_images[:500], test_labels=data.test_labels[:500])
-    return federate(DataConfig(clients=2), 0, tests)
+    return federate(DataConfig(clients=2), 0, replace(data, test=data.test.taken(np.arange(500))))
 
 
 # What a round's arithmetic comes to.

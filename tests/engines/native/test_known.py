@@ -47,7 +47,9 @@ class Halving(ClientStep):
 @pytest.mark.parametrize("objective", ["cross-entropy", "squared-error", "binary", "multi-label"])
 def test_the_kernels_know_these(objective: str, optimizer: str) -> None:
     """With any rates, sizes, orders and schedules over rounds."""
-    local = LocalTraining(3, 5, 0.2, 0.0, 0.7, "fixed", objective, optimizer, schedule="cosine", weigh_by="equal")
+    local = LocalTraining(
+        3, 5, 0.2, 0.0, 0.7, "fixed", objective, optimizer=optimizer, schedule="cosine", weigh_by="equal"
+    )
     assert not unknown_option(local)
     refuse_unknown(local)
     assert not why_unknown(ClientPlan(local, (Proximal(0.5), Report("gradient"))))
