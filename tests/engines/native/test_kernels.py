@@ -738,9 +738,7 @@ def test_packed_weights_are_the_active_ones_by_place_each_layer_followed_by_its_
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("dense", [False, True])
 @pytest.mark.parametrize("adam", [None, (0.9, 0.999, 1e-8)])
-def test_steps_one_by_one_are_steps_in_one_call(
-    isa: str, dense: bool, adam: tuple[float, float, float] | None
-) -> None:
+def test_steps_one_by_one_are_steps_in_one_call(isa: str, dense: bool, adam: tuple[float, float, float] | None) -> None:
     case = through(convolution(4, 3, 3, 1, 1, 1, 1), RELU, max_pool(2, 2, 2, 2), dense=(dense,) * 3, images=50)
     numbers = numbers_of(case)
     order, sizes = np.random.default_rng(5).permutation(50), [20, 1, 29]
