@@ -68,12 +68,12 @@ def test_an_optimizer_is_known_by_its_kind() -> None:
 
 
 def test_another_objective_is_refused_by_name() -> None:
-    local = LocalTraining(objective="focal")
+    local = LocalTraining(objective="huber")
     with pytest.raises(
-        UnsupportedModelError, match=r"local\.objective is focal, and the kernels know cross-entropy.* and"
+        UnsupportedModelError, match=r"local\.objective is huber, and the kernels know cross-entropy.* and"
     ):
         refuse_unknown(local)
-    assert why_unknown(ClientPlan(local)) == "local.objective is focal"
+    assert why_unknown(ClientPlan(local)) == "local.objective is huber"
 
 
 def test_an_option_that_the_kernels_have_never_heard_of_must_have_its_default(monkeypatch: pytest.MonkeyPatch) -> None:
