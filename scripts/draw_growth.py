@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from feddst.runtime.metrics import MIB
-from feddst.studies.plots import COLOURS, new_figure, save_png, tidy
+from feddst.runtime.shown import COLOURS, tidy
+from feddst.studies.plots import new_figure, save_png
 from feddst.studies.reproduce.record import RecordedRow, load_record
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from feddst.runtime.metrics import MIB
 from feddst.runtime.presets import TABLES
-from feddst.studies.plots import GREY, looks_of, name_lines, new_figure, save_png, tidy
+from feddst.runtime.shown import tidy
+from feddst.studies.plots import GREY, looks_of, name_lines, new_figure, save_png
 from feddst.studies.reproduce.paper import PAPER
 from feddst.studies.reproduce.record import RECORD, Record, RecordedRow, load_record
 

@@ -25,7 +25,8 @@ from feddst.runtime.loop import Silent
 from feddst.runtime.machine import commit, device
 from feddst.runtime.metrics import Row
 from feddst.runtime.run import Run
-from feddst.studies.plots import COLOURS, GREY, new_figure, save_png
+from feddst.runtime.shown import COLOURS
+from feddst.studies.plots import GREY, new_figure, save_png
 from feddst.studies.reproduce.study import read_study
 
 if TYPE_CHECKING:

@@ -33,6 +33,7 @@ TOGETHER = {
     "engines/native/test_kernels.py": "the compiled module: layers and chains",
     "engines/native/test_not_a_number.py": "the compiled module: numbers that are none",
     "engines/native/test_readjust.py": "the compiled module: readjustment",
+    "engines/stacked/test_objectives.py": "clients side by side with every objective, beside the reference engine",
     "flower/deployment/test_federation.py": "whole federations on loopback",
     "flower/test_faults.py": "a federation whose clients fail",
     "flower/test_garbage.py": "a federation whose clients send garbage",

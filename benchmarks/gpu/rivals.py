@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.gpu.jobs import LOCAL, GpuJob
-from feddst.core import OBJECTIVES
+from feddst.core import OBJECTIVES, Examples
 from feddst.engines.stacked.vmapped import stacked_gradients
 
 Gradients = Callable[[nn.Sequential, Mapping[str, Tensor], Tensor, Tensor], dict[str, Tensor]]
@@ -113,7 +113,7 @@ def vmap_gradients(
     module: nn.Sequential, params: Mapping[str, Tensor], inputs: Tensor, labels: Tensor
 ) -> dict[str, Tensor]:
     """By `vmap` over functional calls."""
-    return stacked_gradients(module, params, {}, inputs, labels, OBJECTIVES["cross-entropy"])[0]
+    return stacked_gradients(module, params, {}, Examples(inputs, labels), OBJECTIVES["cross-entropy"])[0]
 
 
 def grouped_gradients(

@@ -82,7 +82,7 @@ def native_client() -> TrainClient:
     from feddst.engines.native.weights import Beginnings
 
     def train(module: nn.Module, task: ClientTask) -> Client:
-        chain = read_chain(module, tuple(task.examples.inputs.shape[1:]))
+        chain = read_chain(module, tuple(task.examples.pair[0].shape[1:]))
         kernels = _native.Network(chain.shape, chain.layers)
         session = _native.Session(kernels, chosen_isa())
         bench = client.Workbench(chain, Beginnings(chain, kernels), session, copy.deepcopy(module))

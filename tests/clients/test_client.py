@@ -45,8 +45,8 @@ def by_torch(module: nn.Module, task: ClientTask, mu: float = 0.0) -> dict[str, 
     optimizer = torch.optim.SGD(trained, lr=local.lr, momentum=local.momentum, weight_decay=local.l2)
     for batches in minibatches(len(task.data), local, task.seed, task.round, task.client):
         for indices in batches:
-            batch = task.examples.at(torch.from_numpy(indices))
-            loss = F.cross_entropy(module(batch.inputs), batch.targets)
+            inputs, labels = task.examples.at(torch.from_numpy(indices)).pair
+            loss = F.cross_entropy(module(inputs), labels)
             distance = sum(((p - sent.params[name]) ** 2).sum() for name, p in module.named_parameters())
             optimizer.zero_grad()
             torch.autograd.backward(loss + mu / 2 * distance if mu else loss)
@@ -159,7 +159,8 @@ def test_growth_follows_the_task_gradient_at_the_pruned_weights(
             smallest = active[value.flatten()[active].abs().argsort()[: orders.drop[name]]]
             pruned[name].view(-1)[smallest] = 0
     module.load_state_dict(pruned)
-    torch.autograd.backward(F.cross_entropy(module(one.examples.inputs), one.examples.targets))
+    inputs, labels = one.examples.pair
+    torch.autograd.backward(F.cross_entropy(module(inputs), labels))
     update = update_of(train_client(copy.deepcopy(module), one))
     assert update.masks is not None
     compared = 0
@@ -193,7 +194,8 @@ def test_gradient_reports_are_the_mean_gradient_at_the_end(
     one = replace(task(FedAvgM(local=LOCAL)), plan=ClientPlan(LOCAL, (Report("gradient"),), train=False))
     update = update_of(train_client(module, one))
     assert not update.params
-    torch.autograd.backward(F.cross_entropy(module(one.examples.inputs), one.examples.targets))
+    inputs, labels = one.examples.pair
+    torch.autograd.backward(F.cross_entropy(module(inputs), labels))
     for name, p in module.named_parameters():
         assert p.grad is not None
         torch.testing.assert_close(update.extra["gradient"][name], p.grad, rtol=1e-5, atol=1e-7)
@@ -268,10 +270,11 @@ def test_images_that_are_no_numbers_do_not_go_unnoticed(
     train_client: TrainClient, module: nn.Sequential, task: TaskMaker, bad: float
 ) -> None:
     one = task(RandomMask(local=LOCAL, sparsity=Sparsity(0.7)))
-    spoilt = one.examples.inputs.clone()
+    inputs, labels = one.examples.pair
+    spoilt = inputs.clone()
     spoilt[7, 0, 3, 4] = bad
     with pytest.raises(TrainingError, match="client 0 diverged in round 1"):
-        update_of(train_client(module, one.with_data(Examples(spoilt, one.examples.targets))))
+        update_of(train_client(module, one.with_data(Examples(spoilt, labels))))
 
 
 def test_dropout_follows_the_key_and_not_what_was_drawn_before(module: nn.Sequential, task: TaskMaker) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from feddst.cli.main import main
-from feddst.core import OPTIMIZERS, SCHEDULES, LocalTraining
+from feddst.core import OPTIMIZERS, SCHEDULES, LocalOptimizer, LocalTraining
 from feddst.plugins import load_plugins
 from feddst.runtime import toml
 
@@ -34,6 +34,7 @@ def test_the_optimizer_by_hand(code_page: Callable[[str], Any], workshop: Path) 
     code_page("extend-optimizer").install(workshop)
     load_plugins()
     lion, local = OPTIMIZERS["lion"], LocalTraining(lr=0.25)
+    assert isinstance(lion, LocalOptimizer)
     theta, slots = torch.tensor([1.0, 0.0]), {"momentum": torch.zeros(2)}
     lion.step(theta, torch.tensor([4.0, 0.0]), slots, local, 0)
     assert theta.tolist() == [0.75, 0.0]

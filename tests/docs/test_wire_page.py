@@ -82,7 +82,7 @@ def test_the_mask_name_on_the_page() -> None:
 
 def test_the_update_on_the_page() -> None:
     plan = ClientPlan(LocalTraining(), (Readjust(1, {"w": 1}, {"w": 4}),))
-    images = Examples(labels=torch.zeros(40, dtype=torch.int64))
+    images = Examples(targets=torch.zeros(40, dtype=torch.int64))
     task = ClientTask(0, 0, plan, Message().read_as(Reference(example())), images, wire=WireConfig(values="q2"))
     got = decode_update(payload("update"), task)
     assert (got.round, got.weight) == (1, 40)

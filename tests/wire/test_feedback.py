@@ -50,7 +50,7 @@ def exchanged(
     """What arrives of an update, and what its client keeps then."""
     remainder = remainder_of(reference, WORK, sent.masks)
     whole = remainder.added(sent, state)
-    one, wire = Examples(labels=torch.zeros(1, dtype=torch.int64)), WireConfig(values=values, max_change=0.0)
+    one, wire = Examples(targets=torch.zeros(1, dtype=torch.int64)), WireConfig(values=values, max_change=0.0)
     task = ClientTask(0, draw, WORK, Message().read_as(reference), one, wire=wire)
     arrived = decode_update(encode_update(whole, task), task)
     return arrived, remainder.written(state, remainder.left_out(whole, arrived))

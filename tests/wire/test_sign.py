@@ -67,7 +67,7 @@ def test_an_update_of_votes_is_a_header_and_a_bit_a_weight() -> None:
     plan, wire = ClientPlan(LocalTraining(), (Report("sign"),), train=False), WireConfig(values="sign")
     signs = torch.where(torch.arange(100) % 3 == 0, 1.0, -1.0).reshape(10, 10)
     update = Update(5, 3, 1, {}, extra={"sign": {"b": torch.ones(1), "w": signs}})
-    one = Examples(labels=torch.zeros(1, dtype=torch.int64))
+    one = Examples(targets=torch.zeros(1, dtype=torch.int64))
     task = ClientTask(5, 0, plan, Message().read_as(reference), one, wire=wire)
     assert task.largest_weight == 1
     payload = encode_update(update, task)

@@ -94,7 +94,7 @@ class Elsewhere(ClientData):
     def __len__(self) -> int:
         return 10
 
-    def load(self) -> Examples:
+    def load(self, draw: tuple[int, int, int] | None = None) -> Examples:
         return Examples(torch.arange(10.0)[:, None], torch.arange(10))
 
 
@@ -113,7 +113,7 @@ def test_its_data_are_loaded_by_whoever_trains_on_them() -> None:
     with pytest.raises(AssertionError):
         _ = TASK.examples
     here = TASK.with_data(TASK.data.load())
-    assert here.examples.targets.tolist() == list(range(10))
+    assert here.examples.classes.tolist() == list(range(10))
     assert (here.client, here.seed, here.plan, here.message) == (3, 5, TASK.plan, TASK.message)
 
 

@@ -53,7 +53,7 @@ SHAPES: list[tuple[int, ...]] = [(0,), (2, 0), (), (1,), (5,), (3, 7), (2, 3, 3)
 
 def asked(reference: Reference, plan: ClientPlan, *, client: int = 5, images: int = 600, **wire: Any) -> ClientTask:
     """The task of a client with so many images, which may answer however far from what it was sent."""
-    data = Examples(labels=torch.zeros(images, dtype=torch.int64))
+    data = Examples(targets=torch.zeros(images, dtype=torch.int64))
     message = Message().read_as(reference)
     return ClientTask(client, 0, plan, message, data, wire=WireConfig(**{"max_change": 0.0, **wire}))
 

@@ -1,5 +1,6 @@
 """What any Flower app has: a network, a client's data, and a test. Nothing here knows of FedDST."""
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -26,14 +27,12 @@ def digits() -> Dataset:
 
 def load_data(partition: int, partitions: int) -> tuple[Tensor, Tensor]:
     """The images and labels of one client: every n-th of the first 3000."""
-    data = digits()
-    mine = slice(partition, 3000, partitions)
-    return data.inputs(data.train_images[mine]), data.train_labels[mine]
+    return digits().train.read(np.arange(partition, 3000, partitions)).pair
 
 
 def test(net: nn.Module) -> float:
     """The share of the test images that a network gets right."""
-    data = digits()
+    images, labels = digits().test.read().pair
     with torch.no_grad():
-        scores = net.eval()(data.inputs(data.test_images))
-    return float((scores.argmax(dim=1) == data.test_labels).float().mean())
+        scores = net.eval()(images)
+    return float((scores.argmax(dim=1) == labels).float().mean())

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 Batch: TypeAlias = Tensor | tuple[Tensor, ...] | dict[str, Tensor]
+"""Several examples at once, the first dimension of each tensor; a network is called with them as its arguments."""
 
 
 def tensors_of(batch: Batch) -> list[Tensor]:

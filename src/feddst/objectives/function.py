@@ -132,9 +132,7 @@ def as_metric(name: str, function: "Function | Metric", outputs: Any, targets: A
     if isinstance(function, Metric):
         return function
     found = tried(f"metrics[{name!r}]", function, outputs, targets)
-    better = getattr(
-        function, "higher_is_better", not any(word in name.lower() for word in ("loss", "error", "rmse", "mae"))
-    )
+    better = getattr(function, "higher_is_better", not any(word in name.lower() for word in _LOWER))
     if isinstance(found, Tensor) and found.shape == (length(targets),):
         return Mean(name, higher_is_better=better, parts=function)
     if isinstance(found, Tensor) and found.numel() != 1:

@@ -109,8 +109,7 @@ def test_evaluation(mnist: CpuJob) -> None:
 
 def _shortened(job: CpuJob) -> Federation:
     data = job.federation.dataset
-    tests = replace(data, test=data.test.taken(np.arange(500)))
-    return federate(DataConfig(clients=2), 0, tests)
+    return federate(DataConfig(clients=2), 0, replace(data, test=data.test.taken(np.arange(500))))
 
 
 # What a round's arithmetic comes to.

@@ -17,9 +17,8 @@ from benchmarks.gpu.rivals import OneByOne, SideBySide, grouped_gradients, vmap_
 from benchmarks.gpu.tables import markdown, remarks, tables
 from benchmarks.gpu.targets import verdicts
 from benchmarks.gpu.turns import StepRow, difference, play
-from feddst.core import count_active
+from feddst.core import Examples, count_active
 from feddst.engines.stacked.flat import Flat
-from feddst.engines.stacked.slots import Images
 from feddst.engines.stacked.vmapped import VmapTrainer
 from feddst.errors import OptionError
 
@@ -36,7 +35,7 @@ def contestant(name: RunnerName, job: GpuJob) -> Contestant:
     """The same as on a GPU, but neither compiled nor in graphs, and with the trainer that needs no kernels."""
 
     def trainer(job: GpuJob, flat: Flat) -> VmapTrainer:
-        return VmapTrainer(job.module, flat, Images(job.inputs, job.labels))
+        return VmapTrainer(job.module, flat, Examples(job.inputs, job.labels))
 
     if name == "feddst":
         return Ours(job, trainer)

@@ -46,9 +46,9 @@ def test_a_dense_client_takes_the_steps_of_pytorchs_adam(module: nn.Sequential, 
     mine.load_state_dict(dict(one.sent.broadcast.params))
     optimizer = torch.optim.Adam(mine.parameters(), lr=LOCAL.lr, weight_decay=LOCAL.l2)
     for epoch in minibatches(len(one.data), LOCAL, one.seed, one.round, one.client):
-        for some in (one.examples.at(torch.from_numpy(batch)) for batch in epoch):
+        for inputs, labels in (one.examples.at(torch.from_numpy(batch)).pair for batch in epoch):
             optimizer.zero_grad()
-            nn.functional.cross_entropy(mine(some.inputs), some.targets).backward()  # type: ignore[no-untyped-call]
+            nn.functional.cross_entropy(mine(inputs), labels).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
     for name, value in mine.named_parameters():
         torch.testing.assert_close(update.params[name], value, rtol=1e-4, atol=1e-6)

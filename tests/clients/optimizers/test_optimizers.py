@@ -44,9 +44,9 @@ def by_torch(
     optimizer = make(mine.parameters(), lr=local.lr, weight_decay=local.l2, **constants)
     steps = [batch for epoch in minibatches(len(task.data), local, *task.draw) for batch in epoch]
     for number, batch in enumerate(steps):
-        some = task.examples.at(torch.from_numpy(batch))
+        inputs, labels = task.examples.at(torch.from_numpy(batch)).pair
         optimizer.zero_grad()
-        nn.functional.cross_entropy(mine(some.inputs), some.targets).backward()  # type: ignore[no-untyped-call]
+        nn.functional.cross_entropy(mine(inputs), labels).backward()  # type: ignore[no-untyped-call]
         for name, value in mine.named_parameters():
             if value.grad is not None and name in sent.masks:
                 value.grad *= sent.masks[name]

@@ -82,9 +82,9 @@ def by_hand(module: nn.Module, task: ClientTask) -> tuple[dict[str, Tensor], dic
     squares: dict[str, Tensor] = {}
     rounds = minibatches(len(task.data), replace(LOCAL, epochs=ORDERS.rounds), task.seed, 0, task.client)
     for r, batches in enumerate(rounds, 1):
-        for some in (task.examples.at(torch.from_numpy(batch)) for batch in batches):
+        for inputs, labels in (task.examples.at(torch.from_numpy(batch)).pair for batch in batches):
             leaves = {name: value.clone().requires_grad_() for name, value in params.items()}
-            loss = F.cross_entropy(torch.func.functional_call(module, leaves, (some.inputs,)), some.targets)
+            loss = F.cross_entropy(torch.func.functional_call(module, leaves, (inputs,)), labels)
             gradients = dict(zip(leaves, torch.autograd.grad(loss, list(leaves.values())), strict=True))
             steps += 1
             for name, g in gradients.items():

@@ -55,7 +55,7 @@ def taken(task: ClientTask) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor
     assert orders is not None
     begun = orders.begin(linear(), Beginning(task, {}, task.sent.broadcast.params))
     assert begun.rows is not None
-    assert torch.equal(begun.task.examples.targets, task.examples.targets[begun.rows])
+    assert torch.equal(begun.task.examples.pair[1], task.examples.pair[1][begun.rows])
     return begun.rows, dict(begun.masks), dict(begun.weights)
 
 
@@ -125,7 +125,7 @@ def test_the_same_images_are_held_out_in_every_round(module: nn.Sequential, task
         one = lottery_task(task, module, round=round)
         orders = one.plan.step(LotteryPruning)
         assert orders is not None
-        parts.append(beginning(module, one).task.examples.inputs)
+        parts.append(beginning(module, one).task.examples.pair[0])
     assert len(parts[0]) == 16
     assert torch.equal(parts[0], parts[1])
 
@@ -136,8 +136,8 @@ def test_held_out_images_do_not_touch_the_update(
     one = lottery_task(task, module)
     orders = one.plan.step(LotteryPruning)
     assert orders is not None
-    trained = beginning(module, one).task.examples.inputs
-    inputs, labels = one.examples.inputs, one.examples.targets
+    trained, _ = beginning(module, one).task.examples.pair
+    inputs, labels = one.examples.pair
     spoilt = inputs.clone()
     out = [i for i, image in enumerate(inputs) if not any(torch.equal(image, other) for other in trained)]
     spoilt[out] = 100.0

@@ -530,7 +530,7 @@ def test_what_an_engine_is_given_stays_as_it_was(module: nn.Module, digits: Data
 
     def tensors_of(task: ClientTask) -> list[Tensor]:
         one = task.examples
-        return [one.inputs, one.targets, *task.state.tensors.values(), *task.initial.values(), *params.values()]
+        return [*one.pair, *task.state.tensors.values(), *task.initial.values(), *params.values()]
 
     before = [copy.deepcopy(tensors_of(task)) for task in tasks]
     with closing(native_engine(module, digits, 2)) as engine:
