@@ -1,4 +1,4 @@
-"""What docs/start.md, how.md, own.md, tasks.md, data.md and training.md tell a reader to type works, and does what they say.
+"""What start.md, how.md, own.md, tasks.md, data.md and training.md tell a reader to type works, and does what they say.
 
 Commands run in the page's order in an empty directory, each through the program's own parser. Those that train run
 as they stand but for the options below, which make them small, and on few of MNIST's images.
