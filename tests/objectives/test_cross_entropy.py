@@ -5,12 +5,14 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
+from feddst import configure, run
 from feddst.core import LocalTraining, Mean
 from feddst.core.metric import Metric
 from feddst.errors import DataError, ModelError, OptionError
 from feddst.objectives import CrossEntropy, Segmentation, Tokens
+from feddst.runtime.loop import Silent
 
 EVEN = torch.zeros(2, 2)
 """Scores that give both of two classes a probability of a half."""
@@ -101,6 +103,24 @@ def test_targets_of_another_kind_are_refused() -> None:
         Tokens().check_targets(torch.tensor([[0, -3]]), 0)
     with pytest.raises(OptionError, match=r"local.class_weights must have 3 numbers, one for each class, got 2"):
         CrossEntropy((1.0, 1.0)).check_targets(torch.tensor([0, 2]), 3)
+
+
+def test_padding_is_no_class_whatever_its_number() -> None:
+    targets = torch.tensor([[[0, 255], [2, 255]], [[255, 1], [255, 1]]])
+    objective = Segmentation(ignore_target=255)
+    objective.check_targets(targets, 0)
+    assert objective.outputs_for(targets, 0) == 3
+    images = torch.rand(2, 1, 2, 2)
+    config = configure(
+        rounds=1,
+        data={"partition": "iid", "clients": 1, "classes_per_client": 1, "images_per_class": 2},
+        cohort={"size": 1},
+        local={"objective": "segmentation", "ignore_target": 255, "epochs": 1},
+        engine={"workers": 1},
+    )
+    result = run(config, model=nn.Conv2d(1, 3, 1), data=((images, targets), (images, targets)), watcher=Silent())
+    right = (result.model(images).argmax(dim=1) == targets)[targets != 255]
+    assert result.rows[-1].value("accuracy_global") == pytest.approx(float(right.float().mean()))
 
 
 def test_outputs_of_another_form_are_refused() -> None:

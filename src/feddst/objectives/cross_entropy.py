@@ -108,7 +108,8 @@ class _Places(Objective):
         return float(torch.tensor(self.class_weights, device=targets.device)[real].sum())
 
     def outputs_for(self, targets: Batch, classes: int) -> int:
-        return classes or highest([targets]) + 1
+        assert isinstance(targets, Tensor)
+        return classes or highest([targets[targets != self.ignore_target]]) + 1
 
     def check_targets(self, targets: Batch, classes: int) -> None:
         if not isinstance(targets, Tensor) or targets.dim() < 2 or targets.dtype != torch.int64:
