@@ -52,6 +52,13 @@ def test_whether_a_metric_is_a_mean_is_found_out() -> None:
     assert not as_metric("my error", distance, *TWO).higher_is_better
 
 
+def test_targets_that_would_be_spread_against_outputs_are_refused() -> None:
+    objective = objective_from(CrossEntropy(), nn.functional.mse_loss, ())
+    with pytest.raises(OptionError, match=r"loss: outputs \[2, 1\] do not have the shape of targets \[2\], .*squeeze"):
+        objective.check_outputs(*TWO, 0)
+    objective.check_outputs(TWO[0], TWO[1][:, None], 0)
+
+
 def test_given_metrics_come_before_the_objectives_own() -> None:
     objective = objective_from(SquaredError(), None, {"mae": distance, "bias": bias})
     assert objective.name == "squared-error with mae, bias"

@@ -1,5 +1,6 @@
 """Any function of outputs and targets as an objective: the `loss=` and `metrics=` of `feddst.run`."""
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -115,9 +116,19 @@ class MissingObjective(Objective):
 
 
 def tried(what: str, function: Function, outputs: Any, targets: Any) -> Any:
-    """What a user's function gives; an error of its own becomes one line that names it."""
+    """What a user's function gives; an error of its own becomes one line that names it.
+
+    So does PyTorch's warning that targets [n] meet outputs [n, 1], which gives [n, n] and trains nothing that is meant.
+    """
     try:
-        return function(outputs, targets)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", message="Using a target size")
+            return function(outputs, targets)
+    except UserWarning as error:
+        raise OptionError(
+            f"{what}: outputs {list(outputs.shape)} do not have the shape of targets {list(targets.shape)}, and would "
+            "be spread against each other; give it outputs.squeeze(1), or whatever makes the two alike"
+        ) from error
     except Exception as error:
         reason = (str(error).splitlines() or [""])[0]
         raise OptionError(f"{what} failed on two examples: {type(error).__name__}: {reason}") from error
