@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from feddst import configure, describe_model, run
 from feddst.data import Dataset, federate
@@ -159,3 +159,20 @@ def test_shared_weights_train_sparse_and_stay_shared(tokens: Dataset, kind: str)
     assert described.engine == kind
     assert result.rows[-1].forward_flops_dense == described.forward_flops_dense
     assert sum(int(mask.sum()) for mask in result.masks.values()) == described.budget
+
+
+class Both(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.right = nn.Linear(6, 3), nn.Linear(4, 3)
+
+    def forward(self, left: Tensor, right: Tensor) -> Tensor:
+        return torch.cat([self.left(left), self.right(right)])[: len(left)]
+
+
+def test_a_pair_is_data_and_all_inputs_are_named() -> None:
+    answers = torch.arange(3)
+    some = {"left": torch.rand(3, 6), "right": torch.rand(3, 4)}
+    assert "inputs left 6 and right 4, 3 classes" in str(describe_model(model=Both, data=((some, answers),) * 2))
+    ordered = tuple(some.values())
+    assert "inputs 6 and 4, 3 classes" in str(describe_model(model=Both, data=((ordered, answers),) * 2))

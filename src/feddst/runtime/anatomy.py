@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 import torch
 
 from feddst.core import Layer, ServerState, count_active, objective_of
-from feddst.core.batches import form_of
+from feddst.core.batches import Batch, form_of, tensors_of
 from feddst.core.model import LayerTimes
 from feddst.data import Dataset, Federation, load
+from feddst.data.adapters import Source
 from feddst.data.sizes import KNOWN, Sizes
 from feddst.engines.explain import explain_engine
 from feddst.methods import Method, Sprout
@@ -27,6 +28,7 @@ from feddst.options import updated
 from feddst.runtime.anatomy_table import closing, shape_words, table
 from feddst.runtime.config import RunConfig, make_method, with_pins
 from feddst.runtime.networks import built_in, built_in_name
+from feddst.runtime.session import checked_types
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class Part:
     """A parameter; `kept` counts its values that are not masked, `budget` how many the method means to keep.
 
     `dense` says why it is not sparse, and is empty if it is; then `why` says why it may be. `multiply_adds` are those
-    of one forward pass for one image without a mask; None where they are not counted, as for biases.
+    of one forward pass for one input without a mask; None where they are not counted, as for biases.
     """
 
     name: str
@@ -96,7 +98,7 @@ class Anatomy:
 
     @property
     def multiply_adds(self) -> int:
-        """Multiply-adds of one forward pass for one image, without masks."""
+        """Multiply-adds of one forward pass for one input, without masks."""
         return sum(part.multiply_adds or 0 for part in self.parts)
 
     @property
@@ -151,7 +153,7 @@ def anatomy_of(
     name = built_in_name(config, dataset) if model is None else type(module).__name__
     task = f"{dataset.num_classes} classes" if dataset.classes else f"targets {form_of(dataset.train.some_targets)}"
     title = (
-        f"{name}, as {config.method} begins with it (seed {config.seed}): inputs {shape_words(dataset.input_shape)}, "
+        f"{name}, as {config.method} begins with it (seed {config.seed}): inputs {_inputs(example)}, "
         f"{task} ({config.data.dataset if data is None else dataset.name})"
     )
     plan = method.plan(state, 0)
@@ -164,18 +166,18 @@ def describe_model(
     config: RunConfig | None = None,
     *,
     model: ModuleSource | None = None,
-    data: Dataset | Federation | None = None,
+    data: Dataset | Federation | tuple[Source, Source] | None = None,
 ) -> Anatomy:
     """The network that `feddst.run` would train with the same arguments, parameter by parameter; nothing is trained.
 
     `print` shows a table: what each parameter keeps and costs, whether it is sparse and why, and the engine that will
     train it. `model` and `data` are as for `run`; your own `data` takes the place of what `config.data` names.
     """
-    config = config or RunConfig()
-    if isinstance(data, Federation):
-        config = updated(config, {"data.clients": data.num_clients})
+    config, found = checked_types(config, data)
+    if isinstance(found, Federation):
+        config = updated(config, {"data.clients": found.num_clients})
     config.check()
-    return anatomy_of(config, model, data)
+    return anatomy_of(config, model, found)
 
 
 def _dataset(config: RunConfig, data: Dataset | Federation | None) -> Dataset:
@@ -188,6 +190,14 @@ def _dataset(config: RunConfig, data: Dataset | Federation | None) -> Dataset:
     images, labels = torch.zeros(1, *sizes.shape), torch.zeros(1, dtype=torch.int64)
     classes = tuple(str(label) for label in range(sizes.classes))
     return Dataset.from_arrays((images, labels), (images, labels), classes=classes)
+
+
+def _inputs(example: Batch) -> str:
+    """The shapes of a network's inputs in words, several by their names or in their order."""
+    shapes = [shape_words(tuple(value.shape[1:])) for value in tensors_of(example)]
+    if isinstance(example, dict):
+        shapes = [f"{name} {shape}" for name, shape in zip(example, shapes, strict=True)]
+    return " and ".join(shapes)
 
 
 def _unmasked(method: Method, state: ServerState, layers: Sequence[Layer]) -> dict[str, str]:

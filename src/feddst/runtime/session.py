@@ -100,7 +100,7 @@ def run(
     bar; with a `watcher`, what that shows.
     """
     check_callbacks(callbacks)
-    config, data = _checked_types(config, data)
+    config, data = checked_types(config, data)
     config = with_objective(config, loss, metrics)
     if isinstance(data, Federation):
         config = updated(config, {"data.clients": data.num_clients})
@@ -169,7 +169,7 @@ def resolve_metrics(config: RunConfig, federation: Federation, model: ModuleSour
     OBJECTIVES[objective.name] = objective.resolved(outputs_for(module, two.inputs), two.targets)
 
 
-def _checked_types(config: RunConfig | None, data: Any) -> tuple[RunConfig, Dataset | Federation | None]:
+def checked_types(config: RunConfig | None, data: Any) -> tuple[RunConfig, Dataset | Federation | None]:
     """The config and the data, with an error that names an argument of a wrong type."""
     if config is not None and not isinstance(config, RunConfig):
         raise OptionError(f"config must be a RunConfig, as feddst.configure makes, got {type(config).__name__}")
