@@ -31,7 +31,7 @@ CASES = [
     ("run --model.head sotfmax", "must be one of logits, softmax, got 'sotfmax'; did you mean 'softmax'?"),
     ("run --rounds 0", "rounds is 0 and so is cap_gib"),
     ("run --cohort.size 401", "cohort.size must be at most data.clients (400), got 401"),
-    ("run --data.clients 4000", "images; lower data.clients or data.images_per_class, or choose data.partition"),
+    ("run --data.clients 4000", "examples; lower data.clients or data.images_per_class, or choose data.partition"),
     ("data show --data.clients 4000", "data.clients"),
     ("run --method fedavgm --sparsity.level 0.5", "sparsity.level has no effect on fedavgm"),
     ("run --method fedavg --local.momentum 0.5", "local.momentum is fixed at 0.0 by fedavg"),

@@ -239,8 +239,9 @@ def test_too_few_images(kind: str) -> None:
     with pytest.raises(OptionError) as refused:
         split(balanced(10, 100), DataConfig(partition=kind), 0)  # type: ignore[arg-type]
     assert str(refused.value) == (
-        "data.clients 400 × 40 images = 16000 but the training set has 1000 images; "
-        "lower data.clients or data.images_per_class, or choose data.partition dirichlet"
+        "data.clients 400 × 40 examples = 16000 but the training set has 1000 examples; "
+        "lower data.clients or data.images_per_class, or choose data.partition "
+        f"{'unequal' if kind == 'iid' else 'dirichlet'}"
     )
 
 
@@ -258,7 +259,7 @@ def test_too_few_images(kind: str) -> None:
         ),
         (
             DataConfig(partition="dirichlet", clients=10, min_images=3),
-            "data.clients 10 × data.min_images 3 = 30 but the training set has 24 images; "
+            "data.clients 10 × data.min_images 3 = 30 but the training set has 24 examples; "
             "lower data.clients or data.min_images",
         ),
         (DataConfig(clients=0), "data.clients must be at least 1, got 0"),

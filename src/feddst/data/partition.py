@@ -15,7 +15,7 @@ from feddst.errors import DataError, OptionError
 
 Indices: TypeAlias = npt.NDArray[np.int64]
 
-_LOWER = "lower data.clients or data.images_per_class, or choose data.partition dirichlet"
+_LOWER = "lower data.clients or data.images_per_class, or choose data.partition "
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +118,7 @@ def draw_classes(slots: Indices, config: DataConfig, rng: np.random.Generator) -
     if usable < clients * each:
         raise OptionError(
             f"data.clients {clients} × data.classes_per_client {each} = {clients * each} lots of "
-            f"data.images_per_class {config.images_per_class}, but the classes have {usable}; {_LOWER}"
+            f"data.images_per_class {config.images_per_class}, but the classes have {usable}; {_LOWER}dirichlet"
         )
     slots = slots.copy()
     chosen = np.empty((clients, each), np.int64)
@@ -235,10 +235,11 @@ def count_classes(labels: Indices, clients: Sequence[Indices], num_classes: int)
 
 def _check_enough(labels: Indices, config: DataConfig) -> None:
     each = config.classes_per_client * config.images_per_class
+    instead = "dirichlet" if config.partition in BY_CLASS else "unequal"
     if config.clients * each > len(labels):
         raise OptionError(
-            f"data.clients {config.clients} × {each} images = {config.clients * each} "
-            f"but the training set has {len(labels)} images; {_LOWER}"
+            f"data.clients {config.clients} × {each} examples = {config.clients * each} "
+            f"but the training set has {len(labels)} examples; {_LOWER}{instead}"
         )
 
 
@@ -246,7 +247,7 @@ def _check_fill(labels: Indices, config: DataConfig) -> None:
     if config.clients * config.min_images > len(labels):
         raise OptionError(
             f"data.clients {config.clients} × data.min_images {config.min_images} = "
-            f"{config.clients * config.min_images} but the training set has {len(labels)} images; "
+            f"{config.clients * config.min_images} but the training set has {len(labels)} examples; "
             "lower data.clients or data.min_images"
         )
 
