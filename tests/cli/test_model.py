@@ -28,7 +28,7 @@ def test_the_network_of_a_preset_is_shown(feddst: Call, tmp_path: Path) -> None:
     assert rows["conv2.bias"] == "16 16 16 100.0 % – – – no: a bias or other vector"
     assert rows["total"] == "156,590 782,006 20.0 % 156,354 852,747 2,293,320"
     assert parts[-3:] == [
-        "forward pass: 1.71 MFLOPs for one image; 4.59 if it were dense",
+        "forward pass: 1.71 MFLOPs for one input; 4.59 if it were dense",
         "two FLOPs for each multiply-add with a weight; biases, norms, pooling and activations are not counted",
         "engine: native",
     ]
@@ -51,7 +51,7 @@ def test_what_a_method_will_prune_is_said(feddst: Call) -> None:
 
 
 def test_a_dense_network_has_one_figure(feddst: Call) -> None:
-    assert "forward pass: 4.04 MFLOPs for one image\n" in feddst("model show --method fedavgm").out
+    assert "forward pass: 4.04 MFLOPs for one input\n" in feddst("model show --method fedavgm").out
 
 
 def test_the_engine_is_named_and_why_it_is_another(feddst: Call) -> None:

@@ -30,13 +30,13 @@ def test_a_run_says_what_it_does_and_what_came_of_it(feddst: Call, tmp_path: Pat
     summary = json.loads((tmp_path / "runs/feddst-mnist-seed0/summary.json").read_text())
     assert f"best {100 * summary['best']:.2f} %" in outcome.out
     assert f"final {100 * summary['final']:.2f} %" in outcome.out
-    measured, formula = summary["upload_bytes"] / 2**20, 1024 * summary["upload_gib"]
-    assert f"upload    {measured:.1f} MiB measured, {formula:.1f} MiB by the paper's formula" in outcome.out
-    assert f"download  {summary['download_bytes'] / 2**20:.1f} MiB measured" in outcome.out
+    measured, formula = summary["upload_bytes"] / 2**10, 2**20 * summary["upload_gib"]
+    assert f"upload    {measured:.1f} KiB measured, {formula:.1f} KiB by the paper's formula" in outcome.out
+    assert f"download  {summary['download_bytes'] / 2**10:.1f} KiB measured" in outcome.out
     sparse, dense = summary["forward_flops_sparse"], summary["forward_flops_dense"]
     # 14×14 → conv 5×5 → 10 → pool → 8 → conv → 4 → pool → 2; then 80→50→4, two FLOPs each multiply-add.
     assert dense == 2 * (10 * 10 * 250 + 4 * 4 * 5000 + 80 * 50 + 50 * 4)
-    assert f"forward   {sparse / 1e3:.2f} kFLOPs for one image; {dense / 1e3:.2f} if it were dense\n" in outcome.out
+    assert f"forward   {sparse / 1e3:.2f} kFLOPs for one input; {dense / 1e3:.2f} if it were dense\n" in outcome.out
     *_, results, report = outcome.out.splitlines()
     assert results == "results   runs/feddst-mnist-seed0"
     assert report.startswith("report    ")

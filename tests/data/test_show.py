@@ -23,10 +23,10 @@ def federation(counts: list[list[int]]) -> Federation:
 def test_the_table_names_the_largest_classes_first() -> None:
     rows = count_table(federation([[2, 0, 5], [1, 1, 1], [0, 4, 0], [3, 2, 2]]), max_rows=2)
     assert rows == [
-        ("client", "images", "test images", "classes"),
+        ("client", "examples", "test examples", "classes"),
         ("0", "7", "2", "c ×5, a ×2"),
         ("1", "3", "3", "a ×1, b ×1, c ×1"),
-        ("2 more", "11", "", "5.5 images each"),
+        ("2 more", "11", "", "5.5 examples each"),
     ]
 
 

@@ -78,13 +78,13 @@ def test_the_numbers_are_the_runs(mnist_run: feddst.Result, tmp_path: Path) -> N
     assert row.score_worst is not None
     assert row.score_global is not None
     assert "Of the model after round 2, as measured in the run." in card
-    assert f"| mean over clients, each on its own test images | {100 * row.accuracy:.2f} % |" in card
+    assert f"| mean over clients, each on its own test examples | {100 * row.accuracy:.2f} % |" in card
     assert f"| mean over the worst tenth of the clients | {100 * row.score_worst:.2f} % |" in card
-    assert f"| all test images | {100 * row.score_global:.2f} % |" in card
+    assert f"| all test examples | {100 * row.score_global:.2f} % |" in card
     assert f"| uploaded by all clients | {row.upload_bytes / 2**20:.2f} MiB |" in card
     assert f"{row.flops_sparse:.3g} FLOPs of the sparse network" in card
     assert row.forward_flops_sparse is not None
-    forward = f"{row.forward_flops_sparse / 1e6:.2f} MFLOPs for one image; 4.04 if it were dense"
+    forward = f"{row.forward_flops_sparse / 1e6:.2f} MFLOPs for one input; 4.04 if it were dense"
     assert f"| a forward pass of the model | {forward} |" in card
     kept = int(mnist_run.masks["fc1.weight"].sum())
     assert f"| fc1.weight | 50×5120 | 256,000 | {kept:,} | {100 * (1 - kept / 256_000):.1f} % |" in card
@@ -100,12 +100,12 @@ def test_the_numbers_are_the_runs(mnist_run: feddst.Result, tmp_path: Path) -> N
     assert "not come to its end" not in card
 
 
-def test_a_card_does_not_call_images_held_out_test_images(run_with: Run, tmp_path: Path) -> None:
+def test_a_card_does_not_call_examples_held_out_test_examples(run_with: Run, tmp_path: Path) -> None:
     data = {"clients": 6, "images_per_class": 10, "held_out": 100}
     card = feddst.export(str(run_with(data=data).path), out=tmp_path / "model").card.read_text()
-    assert "| mean over clients, each on its own images held out | " in card
-    assert "| all images held out | " in card
-    assert "test images" not in card
+    assert "| mean over clients, each on its own examples held out | " in card
+    assert "| all examples held out | " in card
+    assert "test examples" not in card
     assert "classes partition (2 × 10 images), tested on 100 images held out, seed 0." in card
 
 

@@ -61,7 +61,7 @@ class Pairs(nn.Linear):
 
 
 @pytest.mark.parametrize(
-    ("module", "reason"), [(Choosy, "data-dependent"), (Pairs, "takes no other number of images than 2")]
+    ("module", "reason"), [(Choosy, "data-dependent"), (Pairs, "takes no other number of inputs than 2")]
 )
 def test_a_model_that_is_no_graph_is_one_line(
     module: type[nn.Linear], reason: str, capfd: pytest.CaptureFixture[str]

@@ -26,11 +26,11 @@ def result(small_config: Callable[..., RunConfig], small_data: Dataset, tmp_path
 
 def test_a_result_in_lines(result: Result) -> None:
     found = result.summary
-    up, down = found.upload_bytes / 2**20, found.download_bytes / 2**20
+    up, down = found.upload_bytes / 2**10, found.download_bytes / 2**10
     assert repr(result).splitlines() == [
         "Result of feddst, seed 0: 4 rounds, finished",
         f"  accuracy  best {100 * found.best:.1f} % in round {found.best_round}, final {100 * found.final:.1f} %",
-        f"  sent      {up:,.1f} MiB up, {down:,.1f} MiB down",
+        f"  sent      {up:,.1f} KiB up, {down:,.1f} KiB down",
         "  weights   50.0 % of the prunable ones are active",
         f"  in        {result.path}",
     ]

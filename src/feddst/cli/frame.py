@@ -7,7 +7,8 @@ from typing import Literal
 
 from feddst.cli.run_progress import RunProgress
 from feddst.cli.sparkline import sparkline
-from feddst.runtime.wording import duration, percent
+from feddst.runtime.metrics import MIB
+from feddst.runtime.wording import duration, percent, size
 
 LABEL = 10
 """Columns for what stands before the numbers of a line."""
@@ -69,8 +70,8 @@ def _score(progress: RunProgress, width: int, *, curve: bool) -> str:
 
 def _sent(progress: RunProgress) -> tuple[str, ...]:
     row = progress.last
-    up, down = (row.upload_bytes / 2**20, row.download_bytes / 2**20) if row is not None else (0, 0)
-    return f"{up:,.1f} MiB up, {down:,.1f} MiB down", f"{up:,.0f} MiB up, {down:,.0f} down"
+    up, down = (8 * row.upload_bytes, 8 * row.download_bytes) if row is not None else (0, 0)
+    return f"{size(up)} up, {size(down)} down", f"{up / MIB:,.0f} MiB up, {down / MIB:,.0f} down"
 
 
 def _weights(progress: RunProgress) -> tuple[str, ...]:

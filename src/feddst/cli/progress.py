@@ -11,7 +11,7 @@ from feddst.cli.screen import say
 from feddst.runtime.metrics import Row
 from feddst.runtime.pace import progress_line
 from feddst.runtime.run import Run
-from feddst.runtime.wording import counted, duration, mib, percent
+from feddst.runtime.wording import counted, duration, percent, size
 from feddst.studies.compare import Turn
 
 if TYPE_CHECKING:
@@ -170,5 +170,5 @@ def _outcome(run: Run) -> str:
     text = summary.metric.text
     return (
         f"best {text(summary.best)}, final {text(summary.final)} after {counted(summary.rounds, 'round')}, "
-        f"{mib(run.rows[-1], run.config.accounting)} and {duration(summary.seconds)}"
+        f"{size(run.rows[-1].upload(run.config.accounting))} and {duration(summary.seconds)}"
     )

@@ -17,8 +17,9 @@ from feddst.logs import Log, Several
 from feddst.options import options_of, updated
 from feddst.runtime import Result, RunConfig, Summary, run
 from feddst.runtime.config import config_of, refuse_ineffective
+from feddst.runtime.metrics import GIB
 from feddst.runtime.storage import RunDirectory
-from feddst.runtime.wording import counted, duration, examples_word, forward_pass
+from feddst.runtime.wording import counted, duration, forward_pass, size
 
 
 def run_command(given: Arguments) -> int:
@@ -59,12 +60,12 @@ def describe_setting(config: RunConfig) -> str:
 def describe(summary: Summary, config: RunConfig, path: Path) -> str:
     """A run's results, in lines."""
     formula = "the published code's count" if config.accounting == "published" else "the paper's formula"
-    up, down = summary.upload_bytes / 2**20, summary.download_bytes / 2**20
+    up, down = size(8 * summary.upload_bytes), size(8 * summary.download_bytes)
+    counted_up, counted_down = size(summary.upload_gib * GIB), size(summary.download_gib * GIB)
     metric, own = summary.metric, summary.final_personal
     best, final, last_ten = (metric.text(score, 2) for score in (summary.best, summary.final, summary.last_ten))
-    images = examples_word(metric)
     personal = (
-        "" if own is None else f"personal  clients' own models on their own {images}: final {metric.text(own, 2)}\n"
+        "" if own is None else f"personal  clients' own models on their own examples: final {metric.text(own, 2)}\n"
     )
     cost = forward_pass(summary.forward_flops_sparse, summary.forward_flops_dense)
     forward = f"forward   {cost}\n" if cost else ""
@@ -74,8 +75,8 @@ def describe(summary: Summary, config: RunConfig, path: Path) -> str:
         f"{metric.name:8}  best {best} (round {summary.best_round}), final {final}, "
         f"mean of the last ten evaluations {last_ten}\n"
         f"{personal}"
-        f"upload    {up:,.1f} MiB measured, {summary.upload_gib * 1024:,.1f} MiB by {formula}\n"
-        f"download  {down:,.1f} MiB measured, {summary.download_gib * 1024:,.1f} MiB by {formula}\n"
+        f"upload    {up} measured, {counted_up} by {formula}\n"
+        f"download  {down} measured, {counted_down} by {formula}\n"
         f"{forward}"
         f"{refused}"
         f"ended     after {counted(summary.rounds, 'round')} and {duration(summary.seconds)}, by {stop}\n"

@@ -23,28 +23,26 @@ ACCENT = "#d95f0e"
 
 
 def count_table(federation: Federation, max_rows: int) -> list[tuple[str, ...]]:
-    """Rows of (client, training images, test images, classes with their counts), a heading first.
+    """Rows of (client, training examples, test examples, classes with their counts), a heading first.
 
     Without classes there is no last column. If there are more than `max_rows` clients, a last row says how many were
     left out and what they hold.
     """
     counts, classes = federation.class_counts(), federation.dataset.classes
-    rows: list[tuple[str, ...]] = [("client", "images", "test images", "classes")]
-    if not classes:
-        rows = [("client", "examples", "test examples")]
+    rows: list[tuple[str, ...]] = [("client", "examples", "test examples", *(["classes"] if classes else []))]
     for client, count in enumerate(counts[:max_rows]):
         sizes = str(client), str(count.sum()), str(len(federation.partition.test[client]))
         rows.append((*sizes, _held(count, classes)) if classes else sizes)
     rest = counts[max_rows:]
     if len(rest):
         mean = f"{rest.sum() / len(rest):.1f}"
-        last = (str(rest.sum()), "", f"{mean} images each") if classes else (f"{rest.sum()}, {mean} each", "")
+        last = (str(rest.sum()), "", f"{mean} examples each") if classes else (f"{rest.sum()}, {mean} each", "")
         rows.append((f"{len(rest)} more", *last))
     return rows
 
 
 def save_picture(federation: Federation, path: Path) -> None:
-    """Write a new PNG of the training images of each client, and of each class at each client."""
+    """Write a new PNG of the training examples of each client, and of each class at each client."""
     if path.exists():
         raise DataError(f"{path} exists already")
     figure = _draw(federation)
@@ -75,7 +73,7 @@ def _draw(federation: Federation) -> "Figure":
     grid = figure.add_gridspec(2, 2, height_ratios=(1, 2.6), width_ratios=(60, 1))
     sizes = figure.add_subplot(grid[0, 0])
     heat = figure.add_subplot(grid[1, 0], sharex=sizes)
-    _draw_sizes(sizes, counts.sum(1), "images")
+    _draw_sizes(sizes, counts.sum(1))
     sizes.tick_params(labelbottom=False, bottom=False)
     image = _draw_classes(heat, counts, classes)
     _draw_scale(figure, image, figure.add_subplot(grid[1, 1]))
@@ -92,25 +90,25 @@ def _draw_sizes_alone(federation: Federation) -> "Figure":
     figure = Figure(figsize=(11, 3.5), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    _draw_sizes(axes, federation.class_counts().sum(1), "examples")
+    _draw_sizes(axes, federation.class_counts().sum(1))
     axes.set_xlabel("client")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     figure.suptitle(federation.description or federation.dataset.name)
     return figure
 
 
-def _draw_sizes(axes: "Axes", sizes: Indices, what: str) -> None:
+def _draw_sizes(axes: "Axes", sizes: Indices) -> None:
     from matplotlib.ticker import StrMethodFormatter
 
     smallest, largest, mean = int(sizes.min()), int(sizes.max()), float(sizes.mean())
     few = len(sizes) <= FEW_CLIENTS
     axes.bar(np.arange(len(sizes)), sizes, width=0.85 if few else 1.0, color=DARK)
-    axes.set_ylabel(f"training {what}")
+    axes.set_ylabel("training examples")
     axes.set_ylim(0, largest * 1.1)
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     axes.set_xlim(-0.5, len(sizes) - 0.5)
     axes.spines[["top", "right"]].set_visible(False)
-    text = f"{smallest:,} {what} at every client"
+    text = f"{smallest:,} examples at every client"
     if smallest < largest:
         axes.axhline(mean, color=ACCENT, linewidth=1.2)
         text = f"smallest {smallest:,}, mean {mean:,.1f} (line), largest {largest:,}"

@@ -17,7 +17,7 @@ from feddst.options import as_words, flatten, updated
 from feddst.runtime import Row, RunConfig, toml
 from feddst.runtime.config import config_of, method_named
 from feddst.runtime.metrics import ACCURACY
-from feddst.runtime.wording import counted, examples_word, forward_pass, percent
+from feddst.runtime.wording import counted, forward_pass, percent
 
 _MIB = 2**20
 _FORMATS = {
@@ -106,8 +106,7 @@ def _scores(trained: Trained) -> str:
     when = f"after round {row.round}"
     if row.round != trained.round:
         when += f", the last that was evaluated before this model's, {trained.round}"
-    images = examples_word(metric)
-    tests = f"{images} held out" if trained.config.data.held_out else f"test {images}"
+    tests = "examples held out" if trained.config.data.held_out else "test examples"
     named = (
         (f"mean over clients, each on its own {tests}", row.score),
         ("mean over the worst tenth of the clients", row.score_worst),
@@ -147,8 +146,9 @@ def _inputs(inputs: Inputs | None) -> str:
     if inputs.pixels:
         lines.append("Images are bytes, 0 to 255, divided by 255" + (";" if inputs.mean else "."))
     if inputs.mean:
+        each = "channel" if len(inputs.shape) > 1 else "column"
         lines.append(
-            f"{'then, by' if inputs.pixels else 'By'} channel, minus the mean {_numbers(inputs.mean)}, "
+            f"{'then, by' if inputs.pixels else 'By'} {each}, minus the mean {_numbers(inputs.mean)}, "
             f"divided by the std {_numbers(inputs.std)}."
         )
         lines.append("The model, in every format, expects this to be done already.")
@@ -238,12 +238,12 @@ def command(config: RunConfig) -> str:
 
 
 def _terms(facts: Facts) -> str:
-    origin, images = facts.origin, examples_word(facts.trained.metric)
+    origin = facts.origin
     data = "The data's own licence may bear on it."
     if origin.inputs is not None and origin.inputs.data == "mnist" and not origin.own_data:
         data = "MNIST is under CC BY-SA 3.0."
     return (
-        f"## Use and licence\n\nA result of an experiment: it was tested on the {images} named above "
+        f"## Use and licence\n\nA result of an experiment: it was tested on the examples named above "
         "and on nothing else. "
         f"No licence has been chosen for it; whoever publishes it does. {data}"
     )

@@ -1,4 +1,4 @@
-"""ONNX: the model as a graph that runs without Python, for any number of images at a time.
+"""ONNX: the model as a graph that runs without Python, for any number of inputs at a time.
 
 The graph takes what the module takes: inputs that are scaled and normalised already. So all formats agree on what an
 input is, and what was tested of one holds for the other. Which mean and std are meant is in the graph's metadata.
@@ -22,7 +22,7 @@ from feddst.export.inputs import Inputs
 from feddst.export.networks import example
 from feddst.models.dry import dry_forward
 
-INPUT, OUTPUT, BATCH = "images", "scores", "batch"
+BATCH = "batch"
 OPSET = 18
 """The oldest that PyTorch's exporter writes by itself: more programs read it than a newer one."""
 
@@ -43,7 +43,7 @@ def refuse_without_onnx() -> None:
 def onnx_bytes(module: nn.Module, inputs: Inputs, description: str) -> tuple[bytes, str]:
     """The graph of a module in evaluation mode, and in words how it was checked."""
     with _quiet():
-        proto = _translated(module, example(inputs, 2))
+        proto = _translated(module, inputs)
         entry = proto.metadata_props.add()
         entry.key, entry.value = KEY, description
         try:
@@ -55,14 +55,15 @@ def onnx_bytes(module: nn.Module, inputs: Inputs, description: str) -> tuple[byt
         return content, _checked(proto, content, module, inputs)
 
 
-def _translated(module: nn.Module, images: Tensor) -> Any:
+def _translated(module: nn.Module, inputs: Inputs) -> Any:
     """The module as an ONNX model, for batches of any size."""
+    two = example(inputs, 2)
     try:
         program = torch.onnx.export(
             module,
-            (images,),
-            input_names=[INPUT],
-            output_names=[OUTPUT],
+            (two,),
+            input_names=[inputs.name],
+            output_names=[inputs.answer],
             opset_version=OPSET,
             dynamo=True,
             dynamic_shapes=({0: torch.export.Dim(BATCH)},),
@@ -74,7 +75,9 @@ def _translated(module: nn.Module, images: Tensor) -> Any:
         raise ModelError("the model cannot be exported to ONNX: PyTorch gave no graph")
     proto = program.model_proto
     if not proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param:
-        raise ModelError(f"the model cannot be exported to ONNX: it takes no other number of images than {len(images)}")
+        raise ModelError(
+            f"the model cannot be exported to ONNX: it takes no other number of {inputs.name} than {len(two)}"
+        )
     return proto
 
 
@@ -88,7 +91,7 @@ def _checked(proto: Any, content: bytes, module: nn.Module, inputs: Inputs) -> s
         raise ModelError(f"the ONNX graph is not valid: {_reason(error)}") from None
     if find_spec("onnxruntime") is None:
         return "its form was checked; its scores were not, because onnxruntime is not installed"
-    difference = max(_difference(content, module, _tried(inputs, images)) for images in (1, _TRIED))
+    difference = max(_difference(content, module, _tried(inputs, number)) for number in (1, _TRIED))
     if difference > TOLERANCE:
         raise ModelError(f"the ONNX graph is wrong: its scores are {difference:.2g} off, relative to the largest")
     return f"its scores were compared in onnxruntime: at most {difference:.1g} off, relative to the largest"
@@ -102,7 +105,7 @@ def _difference(content: bytes, module: nn.Module, images: Tensor) -> float:
     options.log_severity_level = 4
     try:
         session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-        found = torch.from_numpy(session.run([OUTPUT], {INPUT: images.numpy()})[0])
+        found = torch.from_numpy(session.run(None, {session.get_inputs()[0].name: images.numpy()})[0])
     except Exception as error:  # onnxruntime's own exceptions have no common base
         raise ModelError(f"the ONNX graph does not run: {_reason(error)}") from None
     expected = dry_forward(module, images)

@@ -36,6 +36,16 @@ class Inputs:
     several: str = ""
 
     @property
+    def name(self) -> str:
+        """What inputs are called in code and in graphs: images, if they have channels, height and width."""
+        return "images" if len(self.shape) == 3 and self.dtype.startswith("float") else "inputs"
+
+    @property
+    def answer(self) -> str:
+        """What the model gives, as it is called there: scores of classes, or outputs of another kind."""
+        return "outputs" if self.outputs else "scores"
+
+    @property
     def scores(self) -> int:
         """How many numbers the model gives for an input."""
         return self.outputs or len(self.classes)

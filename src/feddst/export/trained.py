@@ -16,7 +16,6 @@ from feddst.runtime.config import make_method, method_named
 from feddst.runtime.ema import result_of
 from feddst.runtime.metrics import ACCURACY, is_known
 from feddst.runtime.storage import Checkpoint, RunDirectory, read_checkpoint
-from feddst.runtime.wording import examples_word
 
 
 @dataclass(frozen=True)
@@ -156,7 +155,7 @@ def scores_of(row: Row | None) -> Mapping[str, float]:
     found = {
         "mean_client": row.score,
         "worst_tenth": row.score_worst,
-        f"all_{examples_word(row.metric)}": row.score_global,
+        "all_images" if row.metric == ACCURACY else "all_examples": row.score_global,
         "own_models": row.score_personal,
     }
     return {name: value for name, value in found.items() if is_known(value)}

@@ -67,7 +67,7 @@ def training_flops(counts: Mapping[str, int], densities: Mapping[str, float]) ->
 
 
 def forward_flops(counts: Mapping[str, int], densities: Mapping[str, float]) -> int:
-    """FLOPs of a forward pass for one image, two each multiply-add, with each layer at its density (1 without one)."""
+    """FLOPs of a forward pass for one input, two each multiply-add, with each layer at its density (1 without one)."""
     return _flops(_FORWARD, counts, densities)
 
 

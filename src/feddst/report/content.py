@@ -19,7 +19,7 @@ from feddst.report.sources import FoundRun, Source, find
 from feddst.report.standings import Basis, basis, caption, cell, headline, notes, size, table, whole
 from feddst.report.traffic import Parts, traffic
 from feddst.runtime.metrics import ACCURACY, Row, is_known
-from feddst.runtime.wording import counted, duration, examples_word, percent
+from feddst.runtime.wording import counted, duration, percent
 from feddst.studies.plots import Band, spread_in_words
 
 WORST_POINTS = 120
@@ -231,7 +231,6 @@ def _metric(metric: Metric) -> dict[str, Any]:
         "heading": metric.heading,
         "percent": metric.percent,
         "higher": metric.higher_is_better,
-        "judged_on": examples_word(metric),
     }
 
 

@@ -42,7 +42,7 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Forward:
-    """FLOPs of one forward pass for one image, two for each multiply-add: without masks, and with them."""
+    """FLOPs of one forward pass for one input, two for each multiply-add: without masks, and with them."""
 
     dense: int
     sparse: int

@@ -60,7 +60,7 @@ class Row:
     that were headers of payloads; the others are values, buffers and padding, and all of the answers that were late or
     refused. A run that was begun before headers were counted has those of its later rounds. `density` is the share of
     the prunable weights that is active, `density_all` the share of all weights and biases that is not masked.
-    `forward_flops_sparse` are the FLOPs of one forward pass of the global model for one image, two for each multiply-
+    `forward_flops_sparse` are the FLOPs of one forward pass of the global model for one input, two for each multiply-
     add with a weight, `forward_flops_dense` what they would be without masks; biases, norms and activations are not
     counted. These three are None in rows of older versions.
     """

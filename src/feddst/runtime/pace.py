@@ -2,7 +2,7 @@
 
 from feddst.runtime.config import RunConfig
 from feddst.runtime.metrics import GIB, Row
-from feddst.runtime.wording import WAYS, duration, mib
+from feddst.runtime.wording import WAYS, duration, size
 
 RECENT = 10
 
@@ -44,6 +44,6 @@ def progress_line(pace: Pace, row: Row, score: float) -> str:
     """An evaluation in one line."""
     return (
         f"round {row.round}: {row.metric.name} {row.metric.text(score)}, "
-        f"upload {mib(row, pace.accounting)} {WAYS[pace.accounting]}, "
+        f"upload {size(row.upload(pace.accounting))} {WAYS[pace.accounting]}, "
         f"{pace.seconds_a_round:.1f} s a round, about {duration(pace.seconds_left(row))} left"
     )

@@ -8,7 +8,7 @@ from feddst.core import Metric
 from feddst.errors import OptionError
 from feddst.notebook import Fact, curve_svg, facts_html
 from feddst.runtime.metrics import ACCURACY, MIB, Row
-from feddst.runtime.wording import WAYS, counted, percent
+from feddst.runtime.wording import WAYS, counted, percent, size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,9 +36,7 @@ def facts_of(result: "Result") -> tuple[str, list[Fact]]:
     facts = [(metric.name, best if found.best == found.best else "not evaluated yet")]
     if found.final_personal is not None:
         facts.append(("personal", f"final {metric.text(found.final_personal)}"))
-    facts.append(
-        ("sent", f"{8 * found.upload_bytes / MIB:,.1f} MiB up, {8 * found.download_bytes / MIB:,.1f} MiB down")
-    )
+    facts.append(("sent", f"{size(8 * found.upload_bytes)} up, {size(8 * found.download_bytes)} down"))
     if found.density is not None:
         facts.append(("weights", f"{percent(found.density)} of the prunable ones are active"))
     if result.path is not None:

@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 
-from feddst.core.metric import Metric
-from feddst.runtime.metrics import ACCURACY, MIB, Accounting, Row
+from feddst.runtime.metrics import MIB, Accounting
 
 WAYS: Mapping[Accounting, str] = {
     "measured": "measured",
@@ -22,14 +21,9 @@ def percent(share: float, decimals: int = 1) -> str:
     return f"{100 * share:.{decimals}f} %"
 
 
-def examples_word(metric: Metric) -> str:
-    """What models are judged on: images, as of old, where it is their accuracy."""
-    return "images" if metric == ACCURACY else "examples"
-
-
-def mib(row: Row, accounting: Accounting) -> str:
-    """The upload so far, by this way of counting."""
-    return f"{row.upload(accounting) / MIB:,.1f} MiB"
+def size(bits: float) -> str:
+    """A number of bits in MiB, or in KiB where that would be nearly none."""
+    return f"{1024 * bits / MIB:,.1f} KiB" if 0 < bits < MIB / 10 else f"{bits / MIB:,.1f} MiB"
 
 
 def forward_pass(sparse: int | None, dense: int | None) -> str:
@@ -38,7 +32,7 @@ def forward_pass(sparse: int | None, dense: int | None) -> str:
         return ""
     unit, scale = next((unit, scale) for unit, scale in _FLOPS.items() if dense >= scale or scale == 1e3)
     without = "" if sparse == dense else f"; {dense / scale:,.2f} if it were dense"
-    return f"{sparse / scale:,.2f} {unit} for one image{without}"
+    return f"{sparse / scale:,.2f} {unit} for one input{without}"
 
 
 def counted(number: int, thing: str) -> str:

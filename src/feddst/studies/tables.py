@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from feddst.core.metric import Metric
 from feddst.runtime.metrics import GIB, MIB
-from feddst.runtime.wording import NOTHING, WAYS, examples_word
+from feddst.runtime.wording import NOTHING, WAYS
 from feddst.studies.comparison import Comparison
 
 SHORT, PARTIAL = "*", "†"
@@ -120,8 +120,7 @@ def caption(comparison: Comparison) -> str:
     over = f", mean ± standard deviation over {len(comparison.config.seeds)} seeds" if several else ", one seed"
     way = WAYS[comparison.config.base.accounting]
     under = f" under caps on the upload, {way}" if comparison.config.caps else ""
-    images = examples_word(comparison.metric)
-    own = f"; {OWN}: at the end, on some of each client's own test {images}" if has_own_models(comparison) else ""
+    own = f"; {OWN}: at the end, on some of each client's own test examples" if has_own_models(comparison) else ""
     return f"Best mean client {comparison.metric.heading}{under}{over}{own}; bytes sent in whole runs, measured."
 
 

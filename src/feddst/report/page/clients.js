@@ -6,7 +6,7 @@ function drawClients(data) {
   const numbered = data.entries.map((entry, index) => ({ entry, index }));
   const counted = numbered.filter(({ entry }) => entry.clients.length);
   const worst = numbered.filter(({ entry }) => entry.worst.x.length);
-  put(host, note(`The mean hides those who are served badly. Each client is judged on its own test ${metric.judged_on}; the worst tenth is the mean over the tenth of the clients with the ${metric.higher ? "lowest" : "highest"} ${metric.name}.`));
+  put(host, note(`The mean hides those who are served badly. Each client is judged on its own test examples; the worst tenth is the mean over the tenth of the clients with the ${metric.higher ? "lowest" : "highest"} ${metric.name}.`));
   const without = numbered.filter(({ entry }) => !entry.clients.length);
   if (without.length) put(host, note(`No details were kept by: ${without.map(({ entry }) => entry.label).join(", ")}.`));
   if (counted.length) put(host, panels("Method", counted, (entry, index, host) => histogram(entry, index, host, metric)));

@@ -15,7 +15,7 @@ function drawScores(data) {
   };
   put(
     host,
-    note(`Mean over all clients of the global model’s ${data.metric.name} on each client’s own test ${data.metric.judged_on}; ${data.spread}.`),
+    note(`Mean over all clients of the global model’s ${data.metric.name} on each client’s own test examples; ${data.spread}.`),
     el(
       "div",
       { class: "controls" },
