@@ -20,6 +20,7 @@ from feddst.cli.main import main
 from feddst.core.batches import Batch
 from feddst.data import DataConfig, Dataset, federate, load
 from feddst.errors import DataError, FeddstError, OptionError
+from feddst.runtime.loop import Silent
 
 ROWS = [["age", "size", "who", "grade", "y"]] + [
     [str(20 + at), f"{at / 4}", f"p{at % 3}", "abc"[at % 3], f"{at * 0.5}"] for at in range(20)
@@ -130,6 +131,23 @@ def test_a_run_and_the_picture_of_its_clients(
     )
     result = feddst.run(chosen, model=lambda: nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1)))
     assert result.rows[-1].metric.name == "rmse"
+
+
+def test_a_card_says_file_and_not_where_it_lay(tmp_path: Path) -> None:
+    tables = {"root": str(written(tmp_path / "t.csv")), "test": str(written(tmp_path / "other.csv"))}
+    chosen = feddst.configure(
+        rounds=1,
+        data={"dataset": "file", "target": "y", "inputs": ("age", "size"), "partition": "unequal", "clients": 2}
+        | tables,
+        cohort={"size": 1},
+        local={"objective": "squared-error", "epochs": 1},
+        engine={"workers": 1},
+    )
+    result = feddst.run(chosen, out=tmp_path / "run", watcher=Silent())
+    card = feddst.export(result, "sparse", tmp_path / "mlp.fdst").card.read_text()
+    assert "--data.dataset file --data.root FILE" in card
+    assert "--data.test FILE" in card
+    assert str(tmp_path) not in card
 
 
 def table(path: Path, at: int, column: int, value: str) -> Path:

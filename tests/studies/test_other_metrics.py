@@ -217,6 +217,7 @@ def test_an_exported_model_is_loaded_again(tmp_path: Path, format: str) -> None:
     assert "accuracy" not in card.lower()
     assert "images" not in card.partition("## How it was made")[0]
     assert "outputs = model(inputs)" in card
+    assert "data.dataset" not in card
 
 
 def test_a_built_in_network_for_numbers_needs_no_model_when_it_is_loaded(tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ _FORMATS = {
     "onnx": "an ONNX graph",
     "sparse": "a sparse file that `feddst.load` reads",
 }
+_WHICH_DATA = tuple(f"data.{name}" for name in ("dataset", "root", "target", "inputs", "owner", "test", "test_share"))
+"""Options that say which data; how they are divided is said by others."""
 
 
 @dataclass(frozen=True)
@@ -204,15 +206,15 @@ def _made_with(facts: Facts) -> str:
         data += " That is what the run's config says; the data were not here to compare."
     ours = origin.network is not None and not origin.own_data
     # Where the data lay is private.
-    config = updated(trained.config, {"data.root": "DIR" if trained.config.data.dataset == "folder" else ""})
+    places = {"folder": "DIR", "file": "FILE"}
+    hidden = {"data.root": places.get(trained.config.data.dataset, "")}
+    config = updated(trained.config, hidden | ({"data.test": "FILE"} if trained.config.data.test else {}))
     made = (
         f"```\n{command(config)}\n```"
         if ours
         else "The run was given a model or data in Python: no command makes it again."
     )
-    folded = (
-        f"<details><summary>Every option</summary>\n\n```toml\n{_options(config, facts.version)}\n```\n\n</details>"
-    )
+    folded = f"<details><summary>Every option</summary>\n\n```toml\n{_options(config, facts)}\n```\n\n</details>"
     return "\n\n".join([f"## How it was made\n\n{data}", made, f"Exported with `{_export_command(facts)}`.", folded])
 
 
@@ -223,11 +225,12 @@ def _export_command(facts: Facts) -> str:
     return shlex.join(["feddst", "export", "RUN", *as_words(given)])
 
 
-def _options(config: RunConfig, version: str) -> str:
-    """The config as TOML, without the options that its method does not use."""
+def _options(config: RunConfig, facts: Facts) -> str:
+    """The config as TOML, without the options that its method does not use, or that data given in Python replaced."""
     idle = why_idle(method_named(config.method), flatten(config))
-    lines = toml.dump(config, f"feddst {version}").splitlines()
-    return "\n".join(line for line in lines if idle(line.partition(" ")[0]) is None)
+    replaced = _WHICH_DATA if facts.origin.own_data else ()
+    lines = toml.dump(config, f"feddst {facts.version}").splitlines()
+    return "\n".join(line for line in lines if (name := line.partition(" ")[0]) not in replaced and idle(name) is None)
 
 
 def command(config: RunConfig) -> str:
