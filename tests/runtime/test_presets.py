@@ -13,7 +13,7 @@ from feddst.studies.comparison import compare_config
 RUNS = [preset for preset in PRESETS.values() if preset.command == "run"]
 COMPARISONS = [preset for preset in PRESETS.values() if preset.command == "compare"]
 TABLES = ("table1", "table2", "table3")
-OTHERS = ("thrifty", "thrifty-cifar10", "shakespeare-feddst", "har-feddst")
+OTHERS = ("thrifty", "thrifty-cifar10", "shakespeare-feddst", "har-feddst", "fashion-mnist-feddst")
 """Presets of runs that are no rows of tables."""
 
 
@@ -45,7 +45,7 @@ def test_every_row_is_there_twice_and_every_figure() -> None:
     assert [preset.name for preset in RUNS] == [*OTHERS, *expected]
     sweeps = ("", "-alpha", "-sparsity", "-schedule", "-compatibility")
     both = [f"{table}{sweep}{suffix}" for table in TABLES for suffix in ("", "-published") for sweep in sweeps]
-    assert [preset.name for preset in COMPARISONS] == ["quick", "methods", "shakespeare", "har", *both]
+    assert [preset.name for preset in COMPARISONS] == ["quick", "methods", "shakespeare", "har", "fashion-mnist", *both]
 
 
 @pytest.mark.parametrize("suffix", ["", "-published"])
