@@ -3,18 +3,18 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from feddst.runtime.metrics import GIB
+from feddst.core.metric import Metric
+from feddst.runtime.metrics import ACCURACY, GIB
 from feddst.runtime.wording import NOTHING, WAYS
 from feddst.studies.reproduce import Record
 from feddst.studies.reproduce.paired import Difference, paired_difference, pairs
 from feddst.studies.reproduce.record import STUDY, RecordedRow
 from feddst.studies.reproduce.table import cell, difference
-from feddst.studies.tables import meanings
+from feddst.studies.tables import Cell, meanings
 from scripts.tables.blocks import block
 from scripts.tables.records import in_readings, made, row_of, study, study_source, with_caption
 
 READINGS = {"paper": "paper's text", "published": "published code"}
-PAIRED = "Differences in points on the same seeds, with 95 % bootstrap intervals"
 
 
 def named(word: str) -> tuple[str, str]:
@@ -72,6 +72,13 @@ def not_begun(titles: Sequence[str], which: str = "") -> str:
     return f"Not begun{which}: {', '.join(titles)}." if titles else ""
 
 
+def paired(metric: Metric) -> str:
+    """What stands in the cells of a table of differences."""
+    good = "" if metric.higher_is_better else ", of which less is better,"
+    unit = "points" if metric.percent else metric.name + good
+    return f"Differences in {unit} on the same seeds, with 95 % bootstrap intervals"
+
+
 def marks(rows: Sequence[Sequence[str]]) -> str:
     """What the marks in a table mean, for those that occur."""
     return "".join(f" {meaning}." for meaning in meanings(word for row in rows for word in row[1:]))[1:]
@@ -84,7 +91,10 @@ def averages(count: int) -> str:
 
 @block
 def accuracies(name: str, *words: str) -> str:
-    """A table of accuracies: all rows that have been made, or those named; a sweep's usual value is bold."""
+    """A table of accuracies, or of what else a study goes by: all rows that are made, or those named.
+
+    A sweep's usual value is bold.
+    """
     record = study(name)
     wanted = [named(word) for word in words] or [(row.name, "") for row in made(record)]
     rows = [["", *caps(record)]]
@@ -92,9 +102,37 @@ def accuracies(name: str, *words: str) -> str:
         row = row_of(record, key)
         bold = "**" * (key == record.usual)
         rows.append([f"{bold}{title or row.title}{bold}{so_far(record, row)}", *reached(record, row)])
-    way = WAYS[record.accounting]
-    best = f"{record.data}: best mean client accuracy [%] under caps on the upload, {way}; {averages(record.seeds)}."
-    return with_caption(rows, best, marks(rows), f"From {study_source(name)}.")
+    return with_caption(
+        rows, under_caps(record, f"best {client(record.metric)}"), marks(rows), f"From {study_source(name)}."
+    )
+
+
+@block
+def accuracies_besides(name: str) -> str:
+    """A table of accuracies of all rows that are judged by another metric: where that is best."""
+    record = study(name)
+    rows = [["", *caps(record)]]
+    rows += [[row.title, *(str(_besides(record, row, cap)) for cap in record.caps)] for row in made(record)]
+    where = f"{client(ACCURACY)} where the {record.metric.name} is best"
+    return with_caption(rows, under_caps(record, where), f"From {study_source(name)}.")
+
+
+def _besides(record: Record, row: RecordedRow, cap: float) -> Cell:
+    """The accuracy of a row's runs under a cap, each where its own score is best."""
+    under = [[point for point in run.rows if point.upload(record.accounting) <= cap * GIB] for run in row.runs]
+    best = [max(points, key=lambda point: record.metric.merit(point.score)) for points in under if points]
+    found = tuple(ACCURACY.shown(point.others[ACCURACY.name]) for point in best)
+    return Cell(found, partial=len(found) < record.seeds, decimals=2)
+
+
+def client(metric: Metric) -> str:
+    """A metric as the mean over clients, with its unit."""
+    return f"mean client {metric.heading}"
+
+
+def under_caps(record: Record, what: str) -> str:
+    """What stands in the cells of a table over caps."""
+    return f"{record.data}: {what} under caps on the upload, {WAYS[record.accounting]}; {averages(record.seeds)}."
 
 
 @dataclass(frozen=True)
@@ -137,7 +175,12 @@ def differences(name: str, *words: str) -> str:
     rows = [[f"minus {against.pop()}" if alone else "difference", *caps(*records)]]
     for pair, line in zip(found, cells, strict=True):
         rows.append([pair.title(alone) + of_reading(pair.record, len(names) > 1), *line])
-    return with_caption(rows, f"{PAIRED} over {over}.", marks(rows), f"From {' and '.join(map(study_source, names))}.")
+    return with_caption(
+        rows,
+        f"{paired(records[0].metric)} over {over}.",
+        marks(rows),
+        f"From {' and '.join(map(study_source, names))}.",
+    )
 
 
 def pairs_of(record: Record, words: Sequence[str]) -> Iterator[Pair]:
@@ -193,5 +236,5 @@ def between(first: str, second: str, *words: str) -> str:
             ["", *(f"{cap:g} GiB" for cap in shared)],
             *([title, *line] for title, line in zip(titles, cells, strict=True)),
         ],
-        f"{PAIRED} over {over}: {sources}.",
+        f"{paired(study(both[0][0]).metric)} over {over}: {sources}.",
     )

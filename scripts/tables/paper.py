@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from feddst.runtime.metrics import GIB
+from feddst.runtime.metrics import ACCURACY, GIB
 from feddst.runtime.presets import FIGURES, STILL, SWEEPS, TABLES
 from feddst.runtime.wording import NOTHING, WAYS, duration
 from feddst.studies.reproduce import Record
@@ -11,7 +11,6 @@ from feddst.studies.reproduce.record import Maker, RecordedRow
 from feddst.studies.reproduce.table import cell
 from feddst.studies.tables import Cell
 from scripts.tables.accuracy import (
-    PAIRED,
     READINGS,
     Pair,
     all_caps,
@@ -19,6 +18,7 @@ from scripts.tables.accuracy import (
     caps,
     marks,
     not_begun,
+    paired,
     pairs_of,
     seeds,
     so_far,
@@ -119,7 +119,7 @@ def leads(name: str, *words: str) -> str:
     rows = [["difference", *caps(record)]]
     for pair, line in zip(found, cells, strict=True):
         rows += [[pair.title(alone=False), *line], ["the same, reported", *_reported_lead(pair)]]
-    return with_caption(rows, f"{PAIRED} over {over}.", marks(rows), f"From {study_source(name)}.")
+    return with_caption(rows, f"{paired(ACCURACY)} over {over}.", marks(rows), f"From {study_source(name)}.")
 
 
 def _reported_lead(pair: Pair) -> Iterator[str]:
@@ -165,7 +165,7 @@ def sweeps(data: str) -> str:
     return with_caption(
         rows,
         f"{best}; {averages(max(record.seeds for record in records))}.",
-        f"{PAIRED} over {over}.",
+        f"{paired(ACCURACY)} over {over}.",
         marks(rows),
         not_begun([*(title for record in records for title in unmade(record)), *absent]),
         f"From {', '.join(map(study_source, names))}.",

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,11 +10,12 @@ from feddst.runtime.config import config_of, refuse_ineffective
 from feddst.runtime.presets import PRESETS, Preset, find_preset
 from feddst.studies import CompareConfig
 from feddst.studies.comparison import compare_config
+from feddst.studies.reproduce import StudyConfig
 
 RUNS = [preset for preset in PRESETS.values() if preset.command == "run"]
 COMPARISONS = [preset for preset in PRESETS.values() if preset.command == "compare"]
 TABLES = ("table1", "table2", "table3")
-OTHERS = ("thrifty", "thrifty-cifar10", "shakespeare-feddst", "har-feddst")
+OTHERS = ("thrifty", "thrifty-cifar10", "shakespeare-feddst", "har-feddst", "fashion-mnist-feddst")
 """Presets of runs that are no rows of tables."""
 
 
@@ -45,7 +47,7 @@ def test_every_row_is_there_twice_and_every_figure() -> None:
     assert [preset.name for preset in RUNS] == [*OTHERS, *expected]
     sweeps = ("", "-alpha", "-sparsity", "-schedule", "-compatibility")
     both = [f"{table}{sweep}{suffix}" for table in TABLES for suffix in ("", "-published") for sweep in sweeps]
-    assert [preset.name for preset in COMPARISONS] == ["quick", "methods", "shakespeare", "har", *both]
+    assert [preset.name for preset in COMPARISONS] == ["quick", "methods", "shakespeare", "har", "fashion-mnist", *both]
 
 
 @pytest.mark.parametrize("suffix", ["", "-published"])
@@ -149,14 +151,26 @@ def test_the_quick_look_compares_three_methods_on_shards() -> None:
     assert config.base.cap_gib * 1024 / 4.1 > 2 * config.base.readjust.every
 
 
-@pytest.mark.parametrize("name", ["shakespeare", "har"])
-def test_owners_are_compared_by_methods_that_are_run_alike(name: str) -> None:
+@pytest.mark.parametrize("name", ["shakespeare", "har", "fashion-mnist"])
+def test_other_tasks_are_compared_by_methods_that_are_run_alike(name: str) -> None:
     together, alone = dict(PRESETS[name].options), dict(PRESETS[f"{name}-feddst"].options)
-    assert together.pop("methods") == ("fedavgm", "randommask", "feddst", "sprout")
+    dense, *sparse = together.pop("methods")
+    assert (dense.partition(":")[0], sparse) == ("fedavgm", ["randommask", "feddst", "sprout"])
     assert max(together.pop("caps")) == alone.pop("cap_gib")
     assert alone.pop("method") == "feddst"
-    assert together == alone
-    assert (alone["data.dataset"], alone["data.partition"]) == (name, "owner")
+    assert {option: value for option, value in together.items() if not option.startswith("sprout.")} == alone
+    assert alone["data.dataset"] == name
+
+
+@pytest.mark.parametrize("name", ["har", "fashion-mnist"])
+def test_the_studies_of_other_tasks_are_their_presets(name: str) -> None:
+    study = StudyConfig(str(Path(__file__).parents[2] / "studies" / f"{name}.toml"))
+    compared = compare_config(PRESETS[name].options)
+    assert study.upload_caps == compared.caps
+    for row, entry in zip(study.all_rows(), compared.entries(), strict=True):
+        run, same = flatten(study.run_config(row, 0)), flatten(entry.config(compared.base, 0, compared.given))
+        apart = {option for option in run if run[option] != same[option]} - {"checkpoint_every"}
+        assert all(option.startswith("sprout.") and entry.method != "sprout" for option in apart)
 
 
 def test_an_unknown_preset_is_refused_with_the_nearest() -> None:

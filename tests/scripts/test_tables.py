@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from feddst.core.metric import Metric
 from feddst.studies.reproduce import Record
 from feddst.studies.reproduce.record import Maker, Point, RecordedRow, RecordedRun, save_record
-from scripts.tables.accuracy import accuracies, between, differences
+from scripts.tables.accuracy import accuracies, accuracies_besides, between, differences
 from scripts.tables.benches import BENCHES, bench_page
 from scripts.tables.blocks import BUILDERS, block, filled, outside, pages
 from scripts.tables.paper import leads, options_apart, readings, sweeps, took
@@ -230,6 +231,30 @@ def test_a_record_can_be_read_under_other_caps(results: Path) -> None:
     table = accuracies("mine@0.5,1.4")
     assert lines(table) == {"": ["0.5 GiB", "1.4 GiB"], "ONE": ["10.00 ± 0.00", "30.00 ± 0.00"]}
     assert "(results/mine/record.json)" in table
+
+
+def test_a_record_by_perplexity_has_accuracies_besides(results: Path) -> None:
+    perplexity = Metric("perplexity", higher_is_better=False)
+
+    def read(seed: int, plus: float) -> RecordedRun:
+        found = {0.5: (24.0, 0.2), 0.9: (12.0, 0.3), 1.0: (13.0, 0.4), 2.0: (8.0, 0.5)}  # GiB: perplexity, accuracy
+        points = [
+            Point(i, score + plus, None, None, int(sent * 2**30), 0, 0, 1.0, perplexity, {"accuracy": accuracy})
+            for i, (sent, (score, accuracy)) in enumerate(found.items(), 1)
+        ]
+        return RecordedRun("", seed, tuple(points), Path(f"{seed}"), "measured", 2.0, "cap")
+
+    rows = {"one": [read(seed, 0.0) for seed in range(3)], "two": [read(seed, 1.5) for seed in range(3)]}
+    save(results / "mine", rows, target="study", compared=(("one", "two"),))
+    table = accuracies("mine")
+    assert lines(table)["ONE"] == ["12 ± 0", "8 ± 0"]
+    assert "digits: best mean client perplexity under caps" in table
+    table = accuracies_besides("mine")
+    assert lines(table)["TWO"] == ["30.00 ± 0.00", "50.00 ± 0.00"]
+    assert "mean client accuracy [%] where the perplexity is best under caps" in table
+    table = differences("mine", "one/two")
+    assert lines(table)["ONE" if "ONE" in lines(table) else "ONE − TWO"] == ["−1.5 [−1.5, −1.5]"] * 2
+    assert "Differences in perplexity, of which less is better, on the same seeds" in table
 
 
 def test_a_row_of_the_paper_that_ended_after_some_rounds_says_where(results: Path) -> None:

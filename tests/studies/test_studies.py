@@ -7,7 +7,8 @@ import pytest
 from feddst.studies.reproduce import StudyConfig
 
 STUDIES = sorted((Path(__file__).parents[2] / "studies").glob("*.toml"))
-CONFIRMING = {"thrifty-mnist", "thrifty-cifar10", "sprout-mnist", "sprout-cifar10"}
+OTHER_TASKS = {"har", "fashion-mnist", "shakespeare"}
+CONFIRMING = {"thrifty-mnist", "thrifty-cifar10", "sprout-mnist", "sprout-cifar10"} | OTHER_TASKS
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)

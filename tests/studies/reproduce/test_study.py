@@ -16,6 +16,7 @@ from feddst.runtime import presets, run
 from feddst.runtime.config import config_of
 from feddst.runtime.loop import Silent
 from feddst.runtime.presets import TABLES, Table, row_options, table_rows
+from feddst.runtime.storage import RunDirectory
 from feddst.studies.reproduce import Record, StudyConfig, reproduce
 from feddst.studies.reproduce.carry_out import command
 from feddst.studies.reproduce.record import load_record
@@ -239,3 +240,20 @@ def test_what_a_file_may_not_say(file: Path, change: tuple[str, str], said: str)
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"cannot read study .*: No such file"):
         StudyConfig(str(tmp_path / "none.toml")).check()
+
+
+def test_a_record_has_the_other_metrics_of_its_runs(tmp_path: Path) -> None:
+    file = tmp_path / "numbers.toml"
+    options = 'local.objective = "squared-error"\nmetric = "mae"\ndata.partition = "iid"'
+    file.write_text(f'caps = [1]\n[options]\n{options}\n[rows.dense]\noptions = {{ method = "fedavg" }}\n')
+    inputs = torch.randn(48, 5)
+    numbers = Dataset.from_arrays(train=(inputs, inputs[:, :1]), test=(inputs[:9], inputs[:9, :1]), name="numbers")
+    few = {"data.clients": 2, "data.images_per_class": 8, "cohort.size": 1, "local.epochs": 1}
+    config = asked(file, seeds=1, rounds=1)
+    record = reproduce(config, out=tmp_path / "out", data=numbers, changes=few, overseer=Listener())
+    [point] = record.rows[0].runs[0].rows
+    [row] = RunDirectory(tmp_path / "out" / "dense-seed7").rows()
+    assert (point.metric.name, point.score) == ("mae", row.value("mae"))
+    assert point.others == row.others
+    assert {"rmse", "r2"} <= set(point.others)
+    assert load_record(tmp_path / "out") == record

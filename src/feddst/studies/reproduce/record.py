@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import accumulate, product
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ class Point:
     """An evaluation. Bytes, bits and seconds are totals since the run's first round.
 
     In a record scores stand under their metric's own name, and a run whose metric is not accuracy says which it is.
-    Runs that were played side by side share their seconds.
+    `others` has the figures of other metrics, as in a `Row`. Runs that were played side by side share their seconds.
     """
 
     round: int
@@ -51,6 +51,7 @@ class Point:
     download_bytes: int
     seconds: float
     metric: Metric = ACCURACY
+    others: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     def upload(self, accounting: Accounting) -> int:
         """Bits uploaded so far, by this way of counting."""
@@ -261,12 +262,13 @@ def _points(rows: Iterable[Row]) -> Iterable[Point]:
                 row.download_bytes,
                 round(seconds, 3),
                 row.metric,
+                row.others,
             )
 
 
 def _text(record: Record) -> str:
     """The record as JSON, each list of numbers on one line; rare fields are left out if empty."""
-    content = {"format": _FORMAT, **{field.name: getattr(record, field.name) for field in fields(record)}}
+    content = {"format": _FORMAT, **{one.name: getattr(record, one.name) for one in fields(record)}}
     for name in ("compared", "title"):
         if not content[name]:
             del content[name]
@@ -288,13 +290,15 @@ def _text(record: Record) -> str:
 def _columns(run: RecordedRun) -> dict[str, Any]:
     about = {"seed": run.seed, "run": run.path.name, "stopped_by": run.stopped_by, "cap_gib": run.cap_gib}
     columns = {name: [getattr(point, field) for point in run.rows] for name, field in _names(run.metric).items()}
-    return noted(about | columns, run.metric)
+    measured = run.rows[0].others if run.rows else {}
+    others = {name: [point.others[name] for point in run.rows] for name in measured}
+    return noted(about | columns | {"others": others}, run.metric)
 
 
 def _names(metric: Metric) -> dict[str, str]:
     """The fields of a point, by their names in a record."""
     scores = {score: metric.name + kind for kind, score in SCORES.items()}
-    return {scores.get(one.name, one.name): one.name for one in fields(Point) if one.name != "metric"}
+    return {scores.get(one.name, one.name): one.name for one in fields(Point) if one.name not in ("metric", "others")}
 
 
 def _parsed(content: Mapping[str, Any]) -> Record:
@@ -319,10 +323,14 @@ def _parsed(content: Mapping[str, Any]) -> Record:
 def _run(label: str, columns: Mapping[str, Any], accounting: Accounting) -> RecordedRun:
     metric = metric_in(columns)
     points = zip(*(columns[name] for name in _names(metric)), strict=True)
+    others = columns.get("others", {})
     return RecordedRun(
         label,
         columns["seed"],
-        tuple(replace(Point(*numbers), metric=metric) for numbers in points),
+        tuple(
+            replace(Point(*numbers), metric=metric, others={name: values[i] for name, values in others.items()})
+            for i, numbers in enumerate(points)
+        ),
         Path(columns["run"]),
         accounting,
         columns["cap_gib"],

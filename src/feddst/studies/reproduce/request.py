@@ -17,6 +17,12 @@ from feddst.runtime.presets import TABLES, Row
 CHECKPOINT_EVERY = 100
 CLASSES = {"mnist": 10, "cifar10": 10, "cifar100": 100}
 """How many classes each data set that is found by name has."""
+TITLES = {table.dataset: table.title for table in TABLES} | {
+    "fashion-mnist": "Fashion-MNIST",
+    "har": "activities (HAPT)",
+    "shakespeare": "Shakespeare's plays",
+}
+"""What data sets are called."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,7 @@ class Request:
     @property
     def data_title(self) -> str:
         """The data set in words."""
-        return next((table.title for table in TABLES if table.dataset == self.dataset), "images")
+        return TITLES.get(self.dataset, "images")
 
     @property
     def classes(self) -> int | None:
