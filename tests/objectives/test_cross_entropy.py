@@ -5,12 +5,14 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
+import feddst
 from feddst.core import LocalTraining, Mean
 from feddst.core.metric import Metric
 from feddst.errors import DataError, ModelError, OptionError
-from feddst.objectives import CrossEntropy, Segmentation, Tokens
+from feddst.objectives import CrossEntropy, Segmentation, Tokens, objective_from
+from feddst.runtime.loop import Silent
 
 EVEN = torch.zeros(2, 2)
 """Scores that give both of two classes a probability of a half."""
@@ -111,3 +113,24 @@ def test_outputs_of_another_form_are_refused() -> None:
         Tokens().check_outputs(torch.zeros(2, 8, 5), targets, 9)
     with pytest.raises(ModelError, match=r"scores of shape \[examples, classes\], got tuple"):
         CrossEntropy().check_outputs((torch.zeros(2, 3),), torch.zeros(2), 3)
+
+
+@pytest.mark.parametrize("ignored", [255, -100])
+def test_what_is_ignored_is_no_class(ignored: int) -> None:
+    """Targets 0 and 1 are two classes, also where what does not count has a higher number."""
+    objective = Segmentation(ignore_target=ignored)
+    targets = torch.tensor([[[0, 1], [ignored, ignored]]])
+    assert objective.classes_in(targets) == objective.outputs_for(targets, 0) == 2
+    assert objective_from(objective, None, {"one": lambda outputs, targets: 1.0}).classes_in(targets) == 2
+
+
+def test_a_run_whose_ignored_target_is_no_class() -> None:
+    """A network with two classes fits targets 0, 1 and an ignored 255."""
+    images = torch.rand(8, 1, 2, 2, generator=torch.Generator().manual_seed(0))
+    targets = torch.tensor([[[0, 1], [1, 255]]]).repeat(8, 1, 1)
+    local = {"objective": "segmentation", "ignore_target": 255, "epochs": 1}
+    data = {"clients": 2, "partition": "iid", "classes_per_client": 1, "images_per_class": 4}
+    config = feddst.configure(rounds=1, local=local, data=data, cohort={"size": 2}, engine={"workers": 1})
+    pairs = (images, targets), (images, targets)
+    done = feddst.run(config, model=lambda: nn.Conv2d(1, 2, 1), data=pairs, watcher=Silent())
+    assert 0 <= done.summary.final <= 1

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from torch import Tensor
 
 from feddst.core.batches import Batch, length
+from feddst.core.examples import highest
 from feddst.core.metric import Metric
 from feddst.core.registry import Registry
 
@@ -44,6 +45,10 @@ class Objective(ABC):
     @abstractmethod
     def metrics(self) -> tuple[Metric, ...]:
         """What a model is judged by; tables and plots show the first."""
+
+    def classes_in(self, targets: Batch) -> int:
+        """How many classes these targets show that there are, where nothing else says so; 0 if they are none."""
+        return highest([targets]) + 1
 
     def outputs_for(self, targets: Batch, classes: int) -> int:
         """How many numbers a network should give, for each example or place, where the choice is free."""

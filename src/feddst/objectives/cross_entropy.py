@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from feddst.core import LocalTraining
-from feddst.core.batches import Batch, form_of
+from feddst.core.batches import Batch, form_of, mapped
 from feddst.core.examples import highest
 from feddst.core.metric import Mean, Metric
 from feddst.core.objective import Objective, Reduction
@@ -107,8 +107,11 @@ class _Places(Objective):
             return len(real)
         return float(torch.tensor(self.class_weights, device=targets.device)[real].sum())
 
+    def classes_in(self, targets: Batch) -> int:
+        return highest([mapped(lambda value: value[value != self.ignore_target], targets)]) + 1
+
     def outputs_for(self, targets: Batch, classes: int) -> int:
-        return classes or highest([targets]) + 1
+        return classes or self.classes_in(targets)
 
     def check_targets(self, targets: Batch, classes: int) -> None:
         if not isinstance(targets, Tensor) or targets.dim() < 2 or targets.dtype != torch.int64:

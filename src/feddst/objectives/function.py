@@ -85,6 +85,9 @@ class WithMetrics(Objective):
         found = {name: as_metric(name, function, outputs, targets) for name, function in self.given.items()}
         return replace(self, given=found)
 
+    def classes_in(self, targets: Any) -> int:
+        return self.inner.classes_in(targets)
+
     def outputs_for(self, targets: Any, classes: int) -> int:
         return self.inner.outputs_for(targets, classes)
 

@@ -23,7 +23,6 @@ from feddst.core import (
     generator,
     objective_of,
 )
-from feddst.core.examples import highest
 from feddst.core.metric import plain
 from feddst.core.model import Densities
 from feddst.data import Federation, RemoteFederation
@@ -447,7 +446,7 @@ def _check_task(module: nn.Module, federation: Federation | RemoteFederation, ob
     for targets in found:
         objective.check_targets(targets, dataset.num_classes)
     two = dataset.test.read(np.arange(2) % len(dataset.test))
-    check_fit(module, two.inputs, two.targets, objective, dataset.num_classes or highest(found) + 1)
+    check_fit(module, two.inputs, two.targets, objective, dataset.num_classes or max(map(objective.classes_in, found)))
 
 
 def _recovered(saved: Checkpoint, *, patient: bool) -> Recovery:
