@@ -70,6 +70,12 @@ def learn(known: list[tuple[Any, ...]]) -> None:
             registry.setdefault(one.name, one)
 
 
+def same_class(one: object, other: object) -> bool:
+    """Whether two objects are of one class, or of a class that was defined anew, as by a notebook's cell."""
+    mine, theirs = type(one), type(other)
+    return (mine.__module__, mine.__qualname__) == (theirs.__module__, theirs.__qualname__)
+
+
 def register(item: A) -> A:
     """Register something of your own under its `name`: a class, as its decorator, or an object.
 

@@ -16,7 +16,7 @@ from feddst.errors import OptionError
 from feddst.methods import Method
 from feddst.options import one_of
 from feddst.runtime.ema import result_of
-from feddst.runtime.metrics import TAKEN, worst_tenth
+from feddst.runtime.metrics import SCORES, TAKEN, worst_tenth
 
 
 @dataclass(frozen=True)
@@ -118,6 +118,9 @@ def chosen(metrics: Sequence[Metric], name: str) -> list[Metric]:
                 f"a metric's name must begin with a letter, have letters, digits and _ . - in it, and be no column of "
                 f"every run, got {metric.name!r}"
             )
+    figures = {metric.name + kind for metric in metrics for kind in SCORES if kind}
+    if taken := sorted(figures & {metric.name for metric in metrics}):
+        raise OptionError(f"a metric must not be called {taken[0]!r}, as a figure of another metric is")
     if not name:
         return list(metrics)
     first = [metric for metric in metrics if metric.name == name]
