@@ -94,7 +94,10 @@ class StoredRecords(Records):
 
     def read(self, index: Indices | None = None, draw: Draw | None = None) -> Examples:
         here = slice(None) if index is None else torch.from_numpy(index)
-        return Examples(self.changed(self.prepared(rows(self.inputs, here)), draw), rows(self.targets, here))
+        prepared = self.prepared(rows(self.inputs, here))
+        if index is None and draw is not None and self.augment is not None:
+            prepared = mapped(torch.clone, prepared)  # it may write to what it is given
+        return Examples(self.changed(prepared, draw), rows(self.targets, here))
 
     def prepared(self, stored: Batch) -> Batch:
         """A network's inputs for some of the stored ones."""
