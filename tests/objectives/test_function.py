@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 import feddst
-from feddst.core import OBJECTIVES, Mean, Metric, Objective, Whole
+from feddst.core import OBJECTIVES, Mean, Metric, Objective, Whole, register
 from feddst.core.objective import Reduction
 from feddst.errors import OptionError
-from feddst.objectives import CrossEntropy, Huber, SquaredError, objective_from
+from feddst.objectives import CrossEntropy, Huber, MissingObjective, SquaredError, objective_from
 from feddst.objectives.function import as_metric
 from feddst.runtime.loop import Silent
 
@@ -170,3 +170,12 @@ def test_metrics_of_another_kind_are_refused(given: Any) -> None:
 def test_a_metric_has_the_name_that_it_is_given_under() -> None:
     objective = objective_from(SquaredError(), None, {"deviation": Mean("rmse", parts=distance)})
     assert [metric.name for metric in objective.metrics] == ["deviation", "rmse", "mae", "r2"]
+
+
+def test_a_stand_in_gives_way_to_what_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report of a stored run, read before a script registers its objective."""
+    monkeypatch.setitem(OBJECTIVES, "doubled", MissingObjective("doubled"))
+    here = register(defined())
+    assert OBJECTIVES["doubled"] is here
+    with pytest.raises(ValueError, match="doubled is registered already"):
+        register(defined())

@@ -14,7 +14,8 @@ class Registry(dict[str, T], Generic[T]):
     """Everything of one kind, by the name that a user types.
 
     A kind has a base class, whose attribute `registry` is this. With `classes` it keeps classes, otherwise objects: a
-    registered class is then called without arguments. If it `travels`, worker processes get its objects too.
+    registered class is then called without arguments. If it `travels`, worker processes get its objects too. What
+    `stands_in` for something that is not here gives way to it.
     """
 
     def __init__(self, what: str, base: type[Any], *, classes: bool = False, travels: bool = False) -> None:
@@ -31,8 +32,8 @@ class Registry(dict[str, T], Generic[T]):
         self.admit(kept)
         if not isinstance(name := getattr(kept, "name", None), str) or not name:
             raise TypeError(f"the name of {self._one} must be text, got {name!r}")
-        if name in self:
-            known: Any = self[name]
+        known: Any = self.get(name)
+        if known is not None and not getattr(known, "stands_in", False):
             kind = known if isclass(known) else type(known)
             raise ValueError(f"{self._one} named {name} is registered already: {kind.__name__}")
         self[name] = kept

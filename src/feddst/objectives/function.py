@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -104,6 +104,7 @@ class MissingObjective(Objective):
     """Stands for a user's function that a stored run was trained with, and that is not here now."""
 
     name: str  # type: ignore[misc]
+    stands_in: ClassVar[bool] = True
 
     def loss(self, outputs: Any, targets: Any, reduction: Reduction = "mean") -> Tensor:
         raise OptionError(self.remedy)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from feddst.clients.optimizers.missing import MissingOptimizer
 from feddst.core import LocalTraining, Masks, Tensors
 from feddst.core.optimizer import OPTIMIZERS, ClientOptimizer, Stepper
 from feddst.core.registry import register, same_class
@@ -140,7 +141,7 @@ def optimizer_named(given: Any) -> str:
             f"got {given!r}"
         )
     known = OPTIMIZERS.get(one.name)
-    if known is None:
+    if known is None or isinstance(known, MissingOptimizer):
         register(one)
     elif same_class(known, one) and vars(known) == vars(one):
         OPTIMIZERS[one.name] = one  # its class may have been defined anew
