@@ -387,6 +387,13 @@ def drawing() -> Iterator[Callable[[str, int, int, int], None]]:
             torch.set_rng_state(before[2])
 
 
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Within this, no other thread is `drawing`: the process's own random numbers are this thread's alone."""
+    with _RANDOM:
+        yield
+
+
 def _begin_to_draw(purpose: str, seed: int, round: int, client: int) -> None:
     words = generator(seed, purpose, round, client).integers(0, 2**32, 3).tolist()
     random.seed(words[0])
