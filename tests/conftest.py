@@ -3,7 +3,7 @@
 import importlib.util
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +12,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+from feddst.core import OBJECTIVES, OPTIMIZERS
 from feddst.data import Dataset
 from feddst.data.config import SOURCES
 from feddst.runtime.checksums import unseal, unseal_lines, unseal_text
@@ -31,6 +32,16 @@ class Outcome:
     code: int
     out: str
     err: str
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> Iterator[None]:
+    """What a test registers, such as a loss of its own, is not known to the others."""
+    before = [(registry, dict(registry)) for registry in (OBJECTIVES, OPTIMIZERS)]
+    yield
+    for registry, known in before:
+        registry.clear()
+        registry.update(known)  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -111,3 +111,11 @@ def test_a_comparison_refuses_what_would_end_it(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"EarlyStopping would end the comparison .* use it with feddst\.run"):
         feddst.compare(out=tmp_path / "a", callbacks=[EarlyStopping()])
     assert not (tmp_path / "a").exists()
+
+
+def test_other_metrics_have_no_personal_figure() -> None:
+    """A column that never has a value would never end a run."""
+    run: Any = SimpleNamespace(rows=[], stopped_by="", metrics=[RMSE, Metric("mae", higher_is_better=False)])
+    EarlyStopping(metric="rmse_personal").started([run])
+    with pytest.raises(OptionError, match=r"metric must be one of .*mae_global, loss, .* got 'mae_personal'"):
+        EarlyStopping(metric="mae_personal").started([run])

@@ -129,4 +129,6 @@ class EarlyStopping(Callback):
 def directions(metrics: Sequence[Metric]) -> dict[str, bool]:
     """The columns by which a run with these metrics can be judged, and whether more is better."""
     found = {metric.name + kind: metric.higher_is_better for metric in metrics for kind in SCORES}
+    for metric in metrics[1:]:
+        del found[f"{metric.name}_personal"]  # clients' own models are judged by the first metric alone
     return found | dict.fromkeys(LOSSES, False)

@@ -6,6 +6,7 @@ import types
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -284,28 +285,56 @@ def test_which_arrays_are_which(arrays: dict[str, Any], said: str, tmp_path: Pat
 class FakeTable:
     """As much of a pyarrow table as is asked for."""
 
-    column_names = ("age", "size", "y")
+    def __init__(self, **columns: Sequence[Any]) -> None:
+        self.columns = columns
+        self.column_names = tuple(columns)
 
-    def column(self, name: str) -> "FakeTable":
-        return self
+    def column(self, name: str) -> SimpleNamespace:
+        return SimpleNamespace(to_pylist=lambda: self.columns[name])
 
-    def to_pylist(self) -> list[float]:
-        return [1.0, 2.0, 3.5, 4.0, 5.0]
+
+def as_if_parquet(table: FakeTable, path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A Parquet file with this table, as a pyarrow that is not there reads it."""
+    path.write_bytes(b"PAR1")
+    arrow = types.ModuleType("pyarrow")
+    arrow.ArrowException = type("ArrowException", (Exception,), {})  # type: ignore[attr-defined]
+    parquet = types.ModuleType("pyarrow.parquet")
+    parquet.ParquetFile = lambda path: SimpleNamespace(read=lambda: table)  # type: ignore[attr-defined]
+    arrow.parquet = parquet  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "pyarrow", arrow)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", parquet)
+    return path
+
+
+NUMBERS = [1.0, 2.0, 3.5, 4.0, 5.0]
 
 
 def test_parquet_files_are_read_by_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The real one is asked by tests/data/test_huggingface.py, where it is installed."""
-    path = tmp_path / "t.parquet"
-    path.write_bytes(b"PAR1")
+    path = as_if_parquet(FakeTable(age=NUMBERS, size=NUMBERS, y=NUMBERS), tmp_path / "t.parquet", monkeypatch)
+    data = load(config(path))
+    assert (len(data.train), len(data.test), data.input_shape) == (4, 1, (2,))
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(DataError, match=r"needs pyarrow: pip install feddst\[hf\]"):
         load(config(path))
-    arrow = types.ModuleType("pyarrow")
-    arrow.ArrowException = type("ArrowException", (Exception,), {})  # type: ignore[attr-defined]
-    parquet = types.ModuleType("pyarrow.parquet")
-    parquet.ParquetFile = lambda path: types.SimpleNamespace(read=FakeTable)  # type: ignore[attr-defined]
-    arrow.parquet = parquet  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "pyarrow", arrow)
-    monkeypatch.setitem(sys.modules, "pyarrow.parquet", parquet)
-    data = load(config(path))
-    assert (len(data.train), len(data.test), data.input_shape) == (4, 1, (2,))
+
+
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        ("age", r"column 'age' must be numbers, got \[1.0, 2.0\] in row 1"),
+        ("y", r"the target 'y' must be one number or text for each row, got \[1.0, 2.0\] in row 1"),
+    ],
+)
+def test_a_column_of_lists_is_refused(column: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equally long ones must not become an array with two dimensions."""
+    columns: dict[str, Any] = {"age": NUMBERS, "size": NUMBERS, "y": NUMBERS, column: [[1.0, 2.0]] * 5}
+    with pytest.raises(DataError, match=said):
+        load(config(as_if_parquet(FakeTable(**columns), tmp_path / "t.parquet", monkeypatch)))
+
+
+def test_a_target_beyond_64_bits_is_a_number_and_no_class(tmp_path: Path) -> None:
+    rows = [["age", "size", "y"], *([str(at), "1", str(at % 3)] for at in range(20)), ["1", "1", "9" * 20]]
+    data = load(config(written(tmp_path / "t.csv", rows)))
+    assert data.classes == ()
+    assert float(max(data.train_labels.max(), data.test_labels.max())) == pytest.approx(1e20)

@@ -257,6 +257,13 @@ def test_clients_of_one_to_a_thousand_examples() -> None:
     assert same(weights(clients, "stacked", rounds=2), expected, 1e-4)
 
 
+def test_augmentation_may_write_to_what_it_is_given() -> None:
+    """A client of its own reads all its examples at once, in every round: what is stored stays as it is."""
+    stored = Dataset.of((INPUTS.copy(), LABELS), (INPUTS, LABELS), augment=lambda inputs: one(inputs).add_(1)).train
+    for _ in range(2):
+        assert torch.equal(one(stored.read(draw=(0, 1, 0)).inputs), torch.from_numpy(INPUTS) + 1)
+
+
 @pytest.mark.parametrize("make", [lambda: Items("torch"), lambda: (INPUTS, LABELS)])
 def test_augmentation_keeps_its_inputs_form(make: Callable[[], Any]) -> None:
     cut = Dataset.of(make(), (INPUTS, LABELS), augment=lambda inputs: one(inputs)[:, :2])

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from flwr.app import Context, Message, RecordDict
+from torch import Tensor
+from torch.utils.data import Dataset as TorchDataset
 
 from feddst.data import Federation
 from feddst.engines import EngineConfig
@@ -145,6 +147,33 @@ def test_senseless_tasks_do_not_bring_a_client_down(
 def test_engines_for_whole_cohorts_are_not_for_clients(federation: Federation, network: Any) -> None:
     with pytest.raises(OptionError, match=r"engine\.kind must be native or reference"):
         Worker(network, lambda context: federation.client_data(0), EngineConfig(kind="stacked"))
+
+
+class Counted(TorchDataset[Any]):
+    """Examples that are read as they are needed; `reads` are those that were."""
+
+    def __init__(self, images: Tensor, labels: Tensor) -> None:
+        self.pairs = list(zip(images, labels.tolist(), strict=True))
+        self.reads: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def __getitem__(self, item: int) -> tuple[Tensor, int]:
+        self.reads.append(item)
+        return self.pairs[item]
+
+
+def test_data_are_read_once_for_a_task(federation: Federation, network: Any, asked: Asked, context: Context) -> None:
+    """Besides the few that are looked at beforehand."""
+    images, labels = federation.client_data(0).pair
+    counted = Counted(images.repeat(20, 1, 1, 1), labels.repeat(20))
+    worker = Worker(network, lambda context: counted, EngineConfig(kind="reference"))
+    assert worker.introduce(context).images == len(counted)
+    assert len(counted.reads) < 40
+    counted.reads.clear()
+    worker.carry_out(*asked, context)
+    assert len(counted) <= len(counted.reads) < len(counted) + 40
 
 
 def test_one_app_serves_many_runs_at_once(

@@ -1,6 +1,5 @@
 """A federation whose clients minimise a loss of the user's own, on data of the user's own."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ from flwr.app import Context
 from torch import Tensor, nn
 
 import feddst
-from feddst.core import OBJECTIVES, Examples
+from feddst.core import Examples
 from feddst.data import Federation
 from feddst.engines import EngineConfig
 from feddst.errors import OptionError
@@ -22,15 +21,6 @@ from .conftest import SMALL
 
 CLIENTS = 3
 QUICK = FlowerConfig(wait=5)
-
-
-@pytest.fixture(autouse=True)
-def forgotten() -> Iterator[None]:
-    """Objectives of one test are not known to others."""
-    before = dict(OBJECTIVES)
-    yield
-    OBJECTIVES.clear()
-    OBJECTIVES.update(before)
 
 
 def net() -> nn.Module:

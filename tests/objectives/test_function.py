@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 import feddst
-from feddst.core import Mean, Whole
+from feddst.core import OBJECTIVES, Mean, Metric, Objective, Whole, register
+from feddst.core.objective import Reduction
 from feddst.errors import OptionError
-from feddst.objectives import CrossEntropy, Huber, SquaredError, objective_from
+from feddst.objectives import CrossEntropy, Huber, MissingObjective, SquaredError, objective_from
 from feddst.objectives.function import as_metric
 from feddst.runtime.loop import Silent
 
@@ -130,3 +131,58 @@ def test_a_loss_is_not_taken_for_a_built_in_one() -> None:
     with pytest.raises(OptionError, match=r"loss is huber with constants of its own: set local.huber_delta instead"):
         objective_from(CrossEntropy(), Huber(3.0), ())
     assert objective_from(CrossEntropy(), Huber(), ()) == Huber()
+
+
+def defined() -> Objective:
+    """An objective of a class that is defined anew at each call, as by a notebook's cell that is run again."""
+
+    class Doubled(Objective):
+        name = "doubled"
+        metrics = ()
+
+        def loss(self, outputs: Any, targets: Any, reduction: Reduction = "mean") -> Tensor:
+            return 2 * squared(outputs, targets)
+
+    return Doubled()
+
+
+def test_an_objective_may_be_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    for known, again in ((SquaredError(), SquaredError()), (defined(), defined()), (one := defined(), type(one)())):
+        monkeypatch.setitem(OBJECTIVES, known.name, known)
+        assert objective_from(CrossEntropy(), again, ()) is again
+
+
+def test_an_objective_with_anothers_name_is_refused() -> None:
+    """A subclass that forgets to name itself would be trained as its base class where kernels know that by its name."""
+
+    class Focal(CrossEntropy):
+        pass
+
+    with pytest.raises(OptionError, match=r"loss is a Focal named cross-entropy, as CrossEntropy is: give it a name"):
+        objective_from(CrossEntropy(), Focal(), ())
+
+
+@pytest.mark.parametrize("name", ["mse", "RMSE of a day", "val_loss", "perplexity"])
+def test_less_is_better_of_what_is_called_so(name: str) -> None:
+    assert not as_metric(name, distance, *TWO).higher_is_better
+    assert as_metric("message", distance, *TWO).higher_is_better
+
+
+@pytest.mark.parametrize("given", [[distance], "f1", {"f1": 3}, {"f1": Metric("f1")}, distance])
+def test_metrics_of_another_kind_are_refused(given: Any) -> None:
+    with pytest.raises(OptionError, match=r"metrics(\['f1'\])? must be a "):
+        objective_from(CrossEntropy(), None, given)
+
+
+def test_a_metric_has_the_name_that_it_is_given_under() -> None:
+    objective = objective_from(SquaredError(), None, {"deviation": Mean("rmse", parts=distance)})
+    assert [metric.name for metric in objective.metrics] == ["deviation", "rmse", "mae", "r2"]
+
+
+def test_a_stand_in_gives_way_to_what_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report of a stored run, read before a script registers its objective."""
+    monkeypatch.setitem(OBJECTIVES, "doubled", MissingObjective("doubled"))
+    here = register(defined())
+    assert OBJECTIVES["doubled"] is here
+    with pytest.raises(ValueError, match="doubled is registered already"):
+        register(defined())

@@ -10,6 +10,7 @@ from feddst.core import LocalTraining, Mean, Objective
 from feddst.core.metric import Metric
 from feddst.errors import ModelError
 from feddst.objectives import AbsoluteError, Huber, SquaredError
+from feddst.objectives.metrics import R2
 
 OUTPUTS = torch.tensor([[1.0], [2.0], [6.0]])
 TARGETS = torch.tensor([1.0, 3.0, 3.0])
@@ -68,3 +69,13 @@ def test_outputs_that_would_be_broadcast_are_refused() -> None:
         SquaredError().check_outputs(torch.zeros(2, 3), torch.zeros(2), 0)
     SquaredError().check_outputs(torch.zeros(2), torch.zeros(2, 1), 0)
     SquaredError().check_outputs(torch.zeros(2, 1), torch.zeros(2), 0)
+
+
+def test_equal_targets_have_no_share_that_is_explained() -> None:
+    """Their squares and the square of their sum differ by rounding, which is no spread; a real one may be small."""
+    for value in (0.1, 1 / 3, 123.456, 2000.1):
+        for count in (1, 3, 9, 56):
+            targets = torch.full((count,), value)
+            assert math.isnan(R2.of(R2.added(targets + 0.5, targets)))
+    targets = torch.tensor([1000.0, 1000.001, 1000.002])
+    assert R2.of(R2.added(targets, targets)) == pytest.approx(1)

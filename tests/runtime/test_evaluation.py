@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from feddst.core import ClientState, ServerState, Tensors, Whole
+from feddst.core import ClientState, Metric, ServerState, Tensors, Whole
 from feddst.data import Federation, RemoteFederation
 from feddst.engines import Evaluation
 from feddst.errors import OptionError
@@ -123,3 +123,9 @@ def test_the_metric_that_a_run_goes_by() -> None:
     assert [metric.name for metric in chosen(objective.metrics, "mae")] == ["mae", "rmse", "r2"]
     with pytest.raises(OptionError, match=r"metric must be one of rmse, mae, r2 for this objective, got 'auc'"):
         chosen(objective.metrics, "auc")
+
+
+@pytest.mark.parametrize("name", ["rmse_worst", "mae_global"])
+def test_no_metric_is_called_as_a_figure_of_another(name: str) -> None:
+    with pytest.raises(OptionError, match=f"a metric must not be called '{name}', as a figure of another metric is"):
+        chosen([Metric(name), *SquaredError().metrics], "")

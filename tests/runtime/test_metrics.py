@@ -123,3 +123,20 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     path.write_text(write_row(ROW) + "{not json}\n")
     with pytest.raises(CheckpointError, match=r"metrics\.jsonl, line 2, is damaged"):
         read_rows(path)
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [
+        {"metric": {"name": "f1\n- x", "higher_is_better": True, "percent": False}, "f1\n- x": 0.5},
+        {"others": {"f1 <b>": 0.5}},
+        {"others": {"f1": "0.5"}},
+        {"others": [0.5]},
+    ],
+)
+def test_a_strangers_metrics_are_names_and_numbers(strange: dict[str, object], tmp_path: Path) -> None:
+    """They come onto pages and into other files."""
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(json.dumps(ROW.as_dict() | strange) + "\n")
+    with pytest.raises(CheckpointError, match=r"metrics\.jsonl, line 1, is damaged"):
+        read_rows(path)

@@ -1,7 +1,6 @@
 """A metric of which less is better, in everything that shows runs: under its own name, and never as accuracy."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import feddst
 from feddst.cli.frame import frame
 from feddst.cli.run import describe
 from feddst.cli.run_progress import RunProgress
-from feddst.core import OBJECTIVES
 from feddst.core.metric import Metric
 from feddst.errors import OptionError
 from feddst.export import export
@@ -33,15 +31,6 @@ from feddst.studies.reproduce.table import markdown
 from feddst.studies.tables import caption, headline, table
 
 Pair = tuple[Tensor, Tensor]
-
-
-@pytest.fixture(autouse=True)
-def forgotten() -> Iterator[None]:
-    """Objectives of one test are not known to others."""
-    before = dict(OBJECTIVES)
-    yield
-    OBJECTIVES.clear()
-    OBJECTIVES.update(before)
 
 
 def drawn(count: int, seed: int) -> Pair:

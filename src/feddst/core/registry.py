@@ -14,7 +14,8 @@ class Registry(dict[str, T], Generic[T]):
     """Everything of one kind, by the name that a user types.
 
     A kind has a base class, whose attribute `registry` is this. With `classes` it keeps classes, otherwise objects: a
-    registered class is then called without arguments. If it `travels`, worker processes get its objects too.
+    registered class is then called without arguments. If it `travels`, worker processes get its objects too. What
+    `stands_in` for something that is not here gives way to it.
     """
 
     def __init__(self, what: str, base: type[Any], *, classes: bool = False, travels: bool = False) -> None:
@@ -31,8 +32,8 @@ class Registry(dict[str, T], Generic[T]):
         self.admit(kept)
         if not isinstance(name := getattr(kept, "name", None), str) or not name:
             raise TypeError(f"the name of {self._one} must be text, got {name!r}")
-        if name in self:
-            known: Any = self[name]
+        known: Any = self.get(name)
+        if known is not None and not getattr(known, "stands_in", False):
             kind = known if isclass(known) else type(known)
             raise ValueError(f"{self._one} named {name} is registered already: {kind.__name__}")
         self[name] = kept
@@ -68,6 +69,12 @@ def learn(known: list[tuple[Any, ...]]) -> None:
     for registry, objects in zip(_TRAVELLING, known, strict=True):
         for one in objects:
             registry.setdefault(one.name, one)
+
+
+def same_class(one: object, other: object) -> bool:
+    """Whether two objects are of one class, or of a class that was defined anew, as by a notebook's cell."""
+    mine, theirs = type(one), type(other)
+    return (mine.__module__, mine.__qualname__) == (theirs.__module__, theirs.__qualname__)
 
 
 def register(item: A) -> A:

@@ -29,6 +29,8 @@ Column = npt.NDArray[Any]
 SUFFIXES = (".csv", ".tsv", ".parquet", ".npz")
 LARGEST = 4 << 30
 """Bytes that the arrays of an npz file may take."""
+_MOST_DIGITS = 18
+"""Whole numbers with more of them are read as other numbers: they might not fit 64 bits."""
 _INPUTS, _TARGETS = ("inputs", "x", "X"), ("targets", "y", "Y")
 """What the arrays of an npz file may be called."""
 
@@ -139,9 +141,17 @@ def _read_parquet(path: Path) -> dict[str, Column]:
     try:
         table = pyarrow.parquet.ParquetFile(path).read()
         _check_names(path, table.column_names)
-        return {name: np.array(table.column(name).to_pylist(), dtype=object) for name in table.column_names}
+        return {name: _objects(table.column(name).to_pylist()) for name in table.column_names}
     except (pyarrow.ArrowException, ValueError) as error:
         raise DataError(f"{path.name}: cannot be read as a Parquet file ({_first_line(error)})") from None
+
+
+def _objects(values: Sequence[Any]) -> Column:
+    """An array [n] of these values, whatever they are."""
+    found = np.empty(len(values), dtype=object)
+    for at, value in enumerate(values):
+        found[at] = value
+    return found
 
 
 def _read_npz(path: Path) -> dict[str, Column]:
@@ -263,10 +273,15 @@ def _targets(train: Rows, test: Rows, name: str) -> tuple[list[Tensor], tuple[st
         for at, value in enumerate(column):
             if value is None or value == "" or (isinstance(value, float) and not np.isfinite(value)):
                 raise DataError(f"{part.path.name}: the target {name!r} is missing in row {at + 1}")
+            if isinstance(value, list | dict):
+                raise DataError(
+                    f"{part.path.name}: the target {name!r} must be one number or text for each row, got "
+                    f"{_shown(value)} in row {at + 1}"
+                )
     numbers = [[_number(value) for value in column] for column in columns]
     if all(number is not None for part in numbers for number in part):
         whole = all(_is_whole(value) for column in columns for value in column)
-        kind = np.int64 if whole else np.float32
+        kind = np.int64 if whole else np.float64
         return [torch.from_numpy(np.array([_exact(value, whole) for value in column], kind)) for column in columns], ()
     strange = next((at for at, value in enumerate(columns[0]) if _number(value) is None), None)
     if any(number is not None for part in numbers for number in part):
@@ -290,8 +305,8 @@ def _targets(train: Rows, test: Rows, name: str) -> tuple[list[Tensor], tuple[st
 
 def _is_whole(value: Any) -> bool:
     if isinstance(value, str):
-        return value.strip().lstrip("+-").isdecimal()
-    return isinstance(value, bool | int | np.integer)
+        return len(value) <= _MOST_DIGITS and value.strip().lstrip("+-").isdecimal()
+    return isinstance(value, bool | int | np.integer) and abs(int(value)) < 10**_MOST_DIGITS
 
 
 def _exact(value: Any, whole: bool) -> int | float:
@@ -341,7 +356,7 @@ def _some(columns: Mapping[str, Column]) -> str:
 
 
 def _shown(value: Any) -> str:
-    return "nothing" if value is None or value == "" else repr(value[:30] if isinstance(value, str) else value)
+    return "nothing" if value is None or value == "" else repr(value[:30] if isinstance(value, str | list) else value)
 
 
 def _first_line(error: Exception) -> str:

@@ -94,7 +94,10 @@ class StoredRecords(Records):
 
     def read(self, index: Indices | None = None, draw: Draw | None = None) -> Examples:
         here = slice(None) if index is None else torch.from_numpy(index)
-        return Examples(self.changed(self.prepared(rows(self.inputs, here)), draw), rows(self.targets, here))
+        prepared = self.prepared(rows(self.inputs, here))
+        if index is None and draw is not None and self.augment is not None:
+            prepared = mapped(torch.clone, prepared)  # it may write to what it is given
+        return Examples(self.changed(prepared, draw), rows(self.targets, here))
 
     def prepared(self, stored: Batch) -> Batch:
         """A network's inputs for some of the stored ones."""
@@ -382,6 +385,13 @@ def drawing() -> Iterator[Callable[[str, int, int, int], None]]:
             random.setstate(before[0])
             np.random.set_state(before[1])  # noqa: NPY002
             torch.set_rng_state(before[2])
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Within this, no other thread is `drawing`: the process's own random numbers are this thread's alone."""
+    with _RANDOM:
+        yield
 
 
 def _begin_to_draw(purpose: str, seed: int, round: int, client: int) -> None:

@@ -16,7 +16,6 @@ from feddst.core import Examples, LocalTraining, Tensors
 from feddst.core.batches import form_of
 from feddst.data import Dataset
 from feddst.data.adapters import Source, as_records
-from feddst.data.dataset import classes_in
 from feddst.engines.base import Engine, results_of
 from feddst.engines.select import EngineConfig, make_engine
 from feddst.errors import DivergenceError, FlowerError, OptionError
@@ -126,7 +125,7 @@ class Worker:
         given = self._data(context)
         pair = (given.inputs, given.targets) if isinstance(given, Examples) else given
         records = as_records(name, "data", pair)
-        return Dataset(name, records, records.taken(np.arange(1)), tuple(classes_in(records)))
+        return Dataset(name, records, records.taken(np.arange(1)))
 
     def _prepared(self, seed: int, data: Dataset, local: LocalTraining) -> _Bench:
         """The engine for a seed, a form of inputs and a way to train; the last one is kept."""

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -11,9 +11,10 @@ from feddst.core import LocalTraining
 from feddst.core.batches import length
 from feddst.core.metric import Mean, Metric, Whole
 from feddst.core.objective import OBJECTIVES, Objective, Reduction
+from feddst.core.registry import same_class
 from feddst.errors import OptionError
 
-_LOWER = ("loss", "error", "rmse", "mae", "perplexity")
+_LOWER = ("loss", "error", "mse", "mae", "perplexity")
 """What the names of metrics have in them of which less is better."""
 
 Function = Callable[[Any, Any], Any]
@@ -101,6 +102,7 @@ class MissingObjective(Objective):
     """Stands for a user's function that a stored run was trained with, and that is not here now."""
 
     name: str  # type: ignore[misc]
+    stands_in: ClassVar[bool] = True
 
     def loss(self, outputs: Any, targets: Any, reduction: Reduction = "mean") -> Tensor:
         raise OptionError(self.remedy)
@@ -138,7 +140,8 @@ def as_metric(name: str, function: "Function | Metric", outputs: Any, targets: A
     """A user's metric: a `Metric`, or a function that gives a number for each example, or one for all of them.
 
     Which of the two is found out on the outputs and targets of two examples. A function's attribute `higher_is_better`
-    says which values are better: by default higher ones, unless its name says `loss` or `error`.
+    says which values are better: by default higher ones, unless the metric's name has `loss`, `error`, `mse`, `mae` or
+    `perplexity` in it.
     """
     if isinstance(function, Metric):
         return function
@@ -163,10 +166,8 @@ def objective_from(
     """The objective that `loss=` and `metrics=` say, with what they leave out from `base`."""
     inner: Objective = base.inner if isinstance(base, WithMetrics) else base
     if isinstance(loss, Objective):
-        inner, known = loss, OBJECTIVES.get(loss.name)
-        if type(known) is type(loss) and known != loss:
-            options = " and ".join(f"local.{option}" for option in loss.heeds)
-            raise OptionError(f"loss is {loss.name} with constants of its own: set {options} instead")
+        inner = loss
+        _refuse_name(loss)
     elif loss is not None:
         if not callable(loss):
             raise OptionError(
@@ -179,8 +180,39 @@ def objective_from(
             )
     if not metrics:
         return inner
-    named = metrics if isinstance(metrics, Mapping) else {metric.name: metric for metric in metrics}
-    return WithMetrics(inner, dict(named), f"{inner.name} with {', '.join(named)}", inner.heeds)
+    named = _by_name(metrics)
+    return WithMetrics(inner, named, f"{inner.name} with {', '.join(named)}", inner.heeds)
+
+
+def _refuse_name(loss: Objective) -> None:
+    """Raise `OptionError` if another objective has this one's name, or constants that options set."""
+    known = OBJECTIVES.get(loss.name)
+    if known is None or isinstance(known, FunctionObjective | MissingObjective):
+        return
+    if not same_class(known, loss):
+        raise OptionError(
+            f"loss is a {type(loss).__name__} named {loss.name}, as {type(known).__name__} is: "
+            "give it a name of its own"
+        )
+    if loss.heeds and type(known) is type(loss) and known != loss:
+        options = " and ".join(f"local.{option}" for option in loss.heeds)
+        raise OptionError(f"loss is {loss.name} with constants of its own: set {options} instead")
+
+
+def _by_name(metrics: "Mapping[str, Any] | Sequence[Metric]") -> "dict[str, Function | Metric]":
+    """A user's metrics, each under its own name."""
+    if isinstance(metrics, Mapping):
+        named = {name: replace(one, name=name) if isinstance(one, Metric) else one for name, one in metrics.items()}
+    elif isinstance(metrics, Sequence) and all(isinstance(one, Metric) for one in metrics):
+        named = {one.name: one for one in metrics}
+    else:
+        raise OptionError(
+            f"metrics must be a dict with a function for each name, or a list of Metric, got {type(metrics).__name__}"
+        )
+    for name, one in named.items():
+        if not callable(one) and not isinstance(one, Mean | Whole):
+            raise OptionError(f"metrics[{name!r}] must be a function, a Mean or a Whole, got {type(one).__name__}")
+    return named
 
 
 def _described(found: Any) -> str:

@@ -87,7 +87,8 @@ def explained(sums: Tensor) -> float:
     """R²: 1 − Σ(y − output)² / Σ(y − mean y)², averaged over the numbers of an example; NaN if all y are equal."""
     errors, total, squared, count = sums.reshape(4, -1)
     spread = squared - total.square() / count
-    return float(torch.where(spread > 0, 1 - errors / spread, math.nan).mean())
+    varied = spread > 1e-13 * squared  # less is rounding: float32 has no finer numbers
+    return float(torch.where(varied, 1 - errors / spread, math.nan).mean())
 
 
 RMSE = Mean("rmse", higher_is_better=False, parts=squares, value=root)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from feddst import aggregators  # noqa: F401  makes them known
-from feddst.clients import optimizers  # noqa: F401  likewise
+from feddst.clients.optimizers import MissingOptimizer
 from feddst.clients.steps import Growth, Proximal
-from feddst.core import OBJECTIVES, SCHEDULES, AggregatorConfig, LocalTraining
+from feddst.core import OBJECTIVES, OPTIMIZERS, SCHEDULES, AggregatorConfig, LocalTraining
 from feddst.core.keys import LARGEST_SEED
 from feddst.data import DataConfig
 from feddst.engines import EngineConfig
@@ -118,8 +118,9 @@ class RunConfig:
     def check(self) -> None:
         """Raise `OptionError` at the first value that is not allowed."""
         validate(self)
-        if isinstance(objective := OBJECTIVES[self.local.objective], MissingObjective):
-            raise OptionError(objective.remedy)
+        for chosen in (OBJECTIVES[self.local.objective], OPTIMIZERS[self.local.optimizer]):
+            if isinstance(chosen, MissingObjective | MissingOptimizer):
+                raise OptionError(chosen.remedy)
         self.data.check()
         method = make_method(self)
         method.check()
@@ -238,6 +239,8 @@ def stored_options(values: Mapping[str, Any], where: str = "") -> RunConfig:
             method_named(method)  # first of all: without the method, its options are not known either
         if isinstance(goal := stored.get("local.objective"), str):
             OBJECTIVES.setdefault(goal, MissingObjective(goal))  # a report needs no more than its name
+        if isinstance(stepper := stored.get("local.optimizer"), str):
+            OPTIMIZERS.setdefault(stepper, MissingOptimizer(stepper))  # likewise
         return updated(RunConfig(), stored)
     except OptionError as error:
         raise OptionError(f"{error}; a plugin that was there when it was written may be missing") from None

@@ -1,7 +1,6 @@
 """Which models are evaluated after a round, and their scores."""
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -16,7 +15,7 @@ from feddst.errors import OptionError
 from feddst.methods import Method
 from feddst.options import one_of
 from feddst.runtime.ema import result_of
-from feddst.runtime.metrics import TAKEN, worst_tenth
+from feddst.runtime.metrics import NAME, SCORES, TAKEN, worst_tenth
 
 
 @dataclass(frozen=True)
@@ -113,11 +112,14 @@ def mean_score(scores: NDArray[np.float64]) -> float:
 def chosen(metrics: Sequence[Metric], name: str) -> list[Metric]:
     """The metrics with the one of this name first; in their own order if it is empty."""
     for metric in metrics:
-        if metric.name in TAKEN or not re.fullmatch(r"[A-Za-z][\w.-]*", metric.name):
+        if metric.name in TAKEN or not NAME.fullmatch(metric.name):
             raise OptionError(
                 f"a metric's name must begin with a letter, have letters, digits and _ . - in it, and be no column of "
                 f"every run, got {metric.name!r}"
             )
+    figures = {metric.name + kind for metric in metrics for kind in SCORES if kind}
+    if taken := sorted(figures & {metric.name for metric in metrics}):
+        raise OptionError(f"a metric must not be called {taken[0]!r}, as a figure of another metric is")
     if not name:
         return list(metrics)
     first = [metric for metric in metrics if metric.name == name]

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -19,6 +20,9 @@ MIB, GIB = 8 * 2**20, 8 * 2**30
 
 ACCURACY = Metric("accuracy", percent=True)
 """The metric of runs that do not say which theirs is: the share of examples that are put into the right class."""
+
+NAME = re.compile(r"[A-Za-z][\w.-]*")
+"""What a metric may be called: its name stands in files and on pages."""
 
 SCORES = {"": "score", "_worst": "score_worst", "_global": "score_global", "_personal": "score_personal"}
 """The scores of a row, by how their names in files end."""
@@ -124,6 +128,7 @@ class Row:
     def from_dict(cls, values: Mapping[str, Any]) -> "Row":
         """The inverse of `as_dict`."""
         metric = metric_in(values)
+        _check_others(values.get("others", {}))
         names = {metric.name + kind: score for kind, score in SCORES.items()}
         found = {names.get(name, name): value for name, value in values.items() if name != "metric"}
         return cls(**found, metric=metric)
@@ -194,11 +199,21 @@ def metric_in(values: Mapping[str, Any]) -> Metric:
     metric = Metric(**about)
     if (
         not isinstance(metric.name, str)
+        or not NAME.fullmatch(metric.name)
         or type(metric.higher_is_better) is not bool
         or type(metric.percent) is not bool
     ):
         raise TypeError(f"{about} is no metric")
     return metric
+
+
+def _check_others(others: Any) -> None:
+    """Raise `TypeError` unless these are the figures of other metrics."""
+    if not isinstance(others, dict):
+        raise TypeError("others must be figures by name")
+    for name, value in others.items():
+        if not NAME.fullmatch(name) or type(value) not in (int, float):
+            raise TypeError(f"{name!r} is no figure")
 
 
 def counted_upload(sent: int, formula: int, accounting: Accounting) -> int:

@@ -2,18 +2,18 @@
 
 import copy
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import feddst
 from feddst.clients.optimizers import Torch, optimizer_named
 from feddst.clients.reference import train_client
-from feddst.core import OPTIMIZERS, LocalTraining
+from feddst.core import OPTIMIZERS, LocalOptimizer, LocalTraining
 from feddst.data import Dataset
 from feddst.errors import OptionError
 from feddst.methods import FedDST
@@ -105,6 +105,31 @@ def test_what_cannot_be_used_is_refused_in_one_line(make: Callable[[], object], 
     with pytest.raises(OptionError, match=message) as caught:
         make()
     assert "\n" not in str(caught.value)
+
+
+def test_an_optimizer_of_ones_own_may_be_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one of a class that a cell of a notebook has defined anew; with other constants it needs another name."""
+
+    def defined(rate: float) -> LocalOptimizer:
+        class Plain(LocalOptimizer):
+            name = "plain"
+
+            def __init__(self) -> None:
+                self.rate = rate
+
+            def step(
+                self, theta: Tensor, gradient: Tensor, slots: Mapping[str, Tensor], local: LocalTraining, taken: int
+            ) -> None:
+                theta.sub_(gradient, alpha=self.rate)
+
+        return Plain()
+
+    monkeypatch.setitem(OPTIMIZERS, "plain", defined(1.0))
+    again = defined(1.0)
+    assert optimizer_named(again) == "plain"
+    assert OPTIMIZERS["plain"] is again
+    with pytest.raises(OptionError, match="another optimizer is registered as 'plain'"):
+        optimizer_named(defined(2.0))
 
 
 def test_a_run_takes_a_class(tiny_mnist: Dataset) -> None:

@@ -6,6 +6,7 @@ differ by less than rounding could change places, but none are that close here, 
 """
 
 import copy
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -522,6 +523,27 @@ def test_any_number_of_workers_gives_the_same_bits(module: nn.Module, digits: Da
         for one, two in zip(alone.evaluate(tests), several.evaluate(tests), strict=True):
             assert torch.equal(right_of(one), right_of(two))
             assert one.loss == two.loss
+
+
+class Pausing:
+    """Examples that are drawn as they are read, with a pause in which another thread may have its turn."""
+
+    def __len__(self) -> int:
+        return 80
+
+    def __getitem__(self, item: int) -> tuple[Tensor, int]:
+        first = torch.rand(1, 8, 8)
+        time.sleep(0.0005)
+        return first - torch.rand(1, 8, 8), item % 4
+
+
+def test_training_in_pytorch_does_not_disturb_what_others_draw(module: nn.Module) -> None:
+    """A client that PyTorch trains seeds the process's generator, from which another thread's data may be drawn."""
+    data = Dataset.of(Pausing(), Pausing())
+    options = config(data__clients=4, data__images_per_class=5, cohort__size=4, local__clip=1.0)
+    tasks = Run(options, federate(options.data, 0, data), module).open_round()
+    with closing(native_engine(module, data, 1)) as alone, closing(native_engine(module, data, 4)) as several:
+        assert_same_bits(results_of(alone, tasks), results_of(several, tasks))
 
 
 def test_what_an_engine_is_given_stays_as_it_was(module: nn.Module, digits: Dataset) -> None:

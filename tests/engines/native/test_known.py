@@ -1,6 +1,6 @@
 """Which training the compiled kernels take, and what is said of the rest."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -9,19 +9,10 @@ from torch import Tensor
 
 from feddst.clients.optimizers import Adam
 from feddst.clients.steps import Proximal, Report
-from feddst.core import OPTIMIZERS, ClientPlan, ClientStep, LocalTraining, register
+from feddst.core import ClientPlan, ClientStep, LocalTraining, register
 from feddst.engines.native import known
 from feddst.engines.native.known import refuse_unknown, unknown_option, why_unknown
 from feddst.errors import UnsupportedModelError
-
-
-@pytest.fixture
-def forgotten() -> Iterator[None]:
-    """What a test registers is forgotten."""
-    before = dict(OPTIMIZERS)
-    yield
-    OPTIMIZERS.clear()
-    OPTIMIZERS.update(before)
 
 
 class Slower(Adam):
@@ -55,7 +46,6 @@ def test_the_kernels_know_these(objective: str, optimizer: str) -> None:
     assert not why_unknown(ClientPlan(local, (Proximal(0.5), Report("gradient"))))
 
 
-@pytest.mark.usefixtures("forgotten")
 def test_an_optimizer_is_known_by_its_kind() -> None:
     """Adam with other constants is Adam; what steps in another way is not."""
     register(Adam(beta2=0.99, name="adam99"))

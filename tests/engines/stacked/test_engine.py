@@ -4,7 +4,7 @@ On a GPU where there is one, so that kernels and CUDA graphs are what is tested;
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import feddst
-from feddst.core import OPTIMIZERS, LocalTraining, SparseSum, Stack
+from feddst.core import LocalTraining, SparseSum, Stack
 from feddst.data import Dataset, federate
 from feddst.engines import EngineConfig, ReferenceEngine, make_engine
 from feddst.engines.stacked.engine import StackedEngine
@@ -216,21 +216,11 @@ def test_decay_leaves_what_is_not_trained(data: Dataset) -> None:
     play_beside("fedavg", data, Partly, **{"local.optimizer": "adamw", "local.l2": 0.3, "local.lr": 0.004})
 
 
-@pytest.mark.usefixtures("forgotten")
 def test_what_is_not_elementwise_is_trained_one_by_one(data: Dataset, caplog: pytest.LogCaptureFixture) -> None:
     feddst.register(feddst.optimizers.Torch(torch.optim.NAdam, "nadam"))
     local = LocalTraining(optimizer="nadam")
     assert isinstance(make_engine(EngineConfig("stacked", workers=1), tiny(), data, local), ReferenceEngine)
     assert "one client after another: local.optimizer is nadam, which is not known side by side" in caplog.text
-
-
-@pytest.fixture
-def forgotten() -> Iterator[None]:
-    """What a test registers is forgotten."""
-    known = dict(OPTIMIZERS)
-    yield
-    OPTIMIZERS.clear()
-    OPTIMIZERS.update(known)
 
 
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {

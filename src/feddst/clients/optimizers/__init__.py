@@ -3,6 +3,7 @@
 from feddst.clients.optimizers.adagrad import Adagrad
 from feddst.clients.optimizers.adam import Adam
 from feddst.clients.optimizers.adamw import AdamW
+from feddst.clients.optimizers.missing import MissingOptimizer
 from feddst.clients.optimizers.rmsprop import RMSprop
 from feddst.clients.optimizers.schedules import Constant, Cosine, Exponential, Linear, Step
 from feddst.clients.optimizers.sgd import SGD
@@ -17,6 +18,7 @@ __all__ = [
     "Cosine",
     "Exponential",
     "Linear",
+    "MissingOptimizer",
     "RMSprop",
     "Step",
     "Torch",

@@ -7,9 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from feddst.clients.optimizers.missing import MissingOptimizer
 from feddst.core import LocalTraining, Masks, Tensors
 from feddst.core.optimizer import OPTIMIZERS, ClientOptimizer, Stepper
-from feddst.core.registry import register
+from feddst.core.registry import register, same_class
 from feddst.errors import OptionError
 
 
@@ -139,8 +140,11 @@ def optimizer_named(given: Any) -> str:
             f"optimizer must be a class of torch.optim, a functools.partial of one, or a client optimizer, "
             f"got {given!r}"
         )
-    if one.name not in OPTIMIZERS:
+    known = OPTIMIZERS.get(one.name)
+    if known is None or isinstance(known, MissingOptimizer):
         register(one)
-    elif OPTIMIZERS[one.name] != one:
+    elif same_class(known, one) and vars(known) == vars(one):
+        OPTIMIZERS[one.name] = one  # its class may have been defined anew
+    else:
         raise OptionError(f"another optimizer is registered as {one.name!r}: give this one a name of its own")
     return one.name

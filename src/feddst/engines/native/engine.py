@@ -3,6 +3,7 @@
 import copy
 import threading
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
@@ -15,6 +16,7 @@ from feddst.clients.reproducible import reproducible
 from feddst.core import Examples, LocalTraining, objective_of
 from feddst.core.plan import USUAL
 from feddst.data import Dataset
+from feddst.data.records import undisturbed
 from feddst.engines.base import Engine, EvalTask, Evaluation, Marked, Sink, evaluation, marked
 from feddst.engines.native.chain import Chain
 from feddst.engines.native.client import Workbench, train_client
@@ -77,7 +79,10 @@ class NativeEngine(Engine):
         read = reader.read(task)
         inputs, targets = read.data.load(read.draw).pair
         examples = Examples(inputs.to(torch.float32).contiguous(), targets.contiguous())
-        return answer(read.with_data(examples), partial(train_client, self._bench()))
+        # PyTorch seeds the process's generator, with which other threads may be reading data.
+        seeds = bool(why_unknown(task.plan)) and not self._dataset.train.fixed
+        with undisturbed() if seeds else nullcontext():
+            return answer(read.with_data(examples), partial(train_client, self._bench()))
 
     def _chunks(self, task: EvalTask) -> list[Task[Marked]]:
         """The parts of a task."""
