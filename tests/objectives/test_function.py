@@ -35,6 +35,10 @@ def each_squared(outputs: Tensor, targets: Tensor) -> Tensor:
     return (outputs.squeeze(1) - targets).square()
 
 
+def right_share(outputs: Tensor, targets: Tensor) -> Tensor:
+    return (outputs.argmax(dim=1) == targets).float().mean()
+
+
 @pytest.mark.parametrize("function", [squared, each_squared])
 def test_a_mean_or_a_loss_for_each_example(function: Callable[..., Tensor]) -> None:
     objective = objective_from(CrossEntropy(), function, ())
@@ -186,3 +190,33 @@ def test_a_stand_in_gives_way_to_what_is_registered(monkeypatch: pytest.MonkeyPa
     assert OBJECTIVES["doubled"] is here
     with pytest.raises(ValueError, match="doubled is registered already"):
         register(defined())
+
+
+@pytest.mark.parametrize("without", [lambda outputs, targets: squared(outputs.detach(), targets), right_share])
+def test_a_loss_without_a_gradient_is_refused(without: Any) -> None:
+    """Training would fail in one engine and do nothing in another."""
+    objective = objective_from(CrossEntropy(), without, ())
+    with pytest.raises(OptionError, match=r"loss must have a gradient: what it gives does not follow from the outputs"):
+        objective.check_outputs(*TWO, 0)
+    objective_from(CrossEntropy(), squared, ()).check_outputs(*TWO, 0)
+
+
+def test_outputs_of_a_kind_of_their_own_come_to_the_loss_as_they_are() -> None:
+    """As those of transformers, a dict with attributes."""
+
+    class Answer(dict[str, Any]):
+        @property
+        def scores(self) -> Tensor:
+            found: Tensor = self["scores"]
+            return found
+
+    def of_answer(outputs: Answer, targets: Tensor) -> Tensor:
+        return squared(outputs.scores, targets)
+
+    objective_from(CrossEntropy(), of_answer, ()).check_outputs(Answer(scores=TWO[0], cache=None), TWO[1], 0)
+
+    def writing(outputs: Tensor, targets: Tensor) -> Tensor:
+        return outputs.squeeze(1).sub_(targets).square().mean()
+
+    objective_from(CrossEntropy(), writing, ()).check_outputs(*TWO, 0)
+    assert TWO[0].tolist() == [[1.0], [2.0]]

@@ -5,10 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from feddst.core import LocalTraining
-from feddst.core.batches import length
+from feddst.core.batches import length, mapped, tensors_of
 from feddst.core.metric import Mean, Metric, Whole
 from feddst.core.objective import OBJECTIVES, Objective, Reduction
 from feddst.core.registry import same_class
@@ -41,7 +42,9 @@ class FunctionObjective(Objective):
         return (Whole("test_loss", higher_is_better=False, function=self.loss),)
 
     def check_outputs(self, outputs: Any, targets: Any, classes: int) -> None:
-        found = tried("loss", self.function, outputs, targets)
+        known = _with_gradient(outputs)
+        with torch.enable_grad():
+            found = tried("loss", self.function, outputs if known is None else known, targets)
         if (
             not isinstance(found, Tensor)
             or not found.is_floating_point()
@@ -49,6 +52,11 @@ class FunctionObjective(Objective):
         ):
             raise OptionError(
                 f"loss must give one number, or one for each example [examples], as a tensor, got {_described(found)}"
+            )
+        if known is not None and not found.requires_grad:
+            raise OptionError(
+                "loss must have a gradient: what it gives does not follow from the outputs, or only through detach(), "
+                "argmax, NumPy and the like"
             )
 
 
@@ -115,6 +123,14 @@ class MissingObjective(Objective):
     def remedy(self) -> str:
         """What to do about it."""
         return f"local.objective {self.name} is a function of your own: give it again, as loss= or metrics="
+
+
+def _with_gradient(outputs: Any) -> Any:
+    """The same outputs, of which gradients can be taken; None if they are of a kind of their own."""
+    if type(outputs) not in (Tensor, tuple, dict) or not all(isinstance(one, Tensor) for one in tensors_of(outputs)):
+        return None
+    # Copies, since a loss may write to outputs of a network, but not to a leaf.
+    return mapped(lambda value: value.detach().requires_grad_(value.is_floating_point()).clone(), outputs)
 
 
 def tried(what: str, function: Function, outputs: Any, targets: Any) -> Any:

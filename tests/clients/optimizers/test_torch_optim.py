@@ -97,7 +97,11 @@ def test_it_is_named_after_its_class_and_constants() -> None:
         (lambda: Torch(torch.optim.NAdam, lr=0.1), "lr of NAdam is the option local.lr, got 0.1"),
         (lambda: Torch(torch.optim.Adam, weight_decay=0.1), "weight_decay of Adam is the option local.l2, got 0.1"),
         (lambda: Torch(nn.Linear), "must be a class of torch.optim, got <class .*Linear"),  # type: ignore[arg-type]
-        (lambda: optimizer_named(nn.Linear(1, 1)), "optimizer must be a class of torch.optim, .* got Linear"),
+        (
+            lambda: optimizer_named(nn.Linear(1, 1)),
+            "optimizer must be a class of torch.optim, .* got an object of Linear",
+        ),
+        (lambda: optimizer_named(torch.optim.Adam([torch.ones(1)])), "must be a class of torch.optim, .* of Adam$"),
         (lambda: optimizer_named(Torch(torch.optim.NAdam, "adam")), "another optimizer is registered as 'adam'"),
     ],
 )

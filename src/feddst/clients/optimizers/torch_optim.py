@@ -138,7 +138,7 @@ def optimizer_named(given: Any) -> str:
     else:
         raise OptionError(
             f"optimizer must be a class of torch.optim, a functools.partial of one, or a client optimizer, "
-            f"got {given!r}"
+            f"got {repr(given) if isinstance(given, type) else 'an object of ' + type(given).__name__}"
         )
     known = OPTIMIZERS.get(one.name)
     if known is None or isinstance(known, MissingOptimizer):
