@@ -15,6 +15,7 @@ from feddst.errors import OptionError
 from feddst.objectives import CrossEntropy, Huber, MissingObjective, SquaredError, objective_from
 from feddst.objectives.function import as_metric
 from feddst.runtime.loop import Silent
+from feddst.runtime.session import with_objective
 
 TWO = torch.tensor([[1.0], [2.0]]), torch.tensor([1.0, 3.0])
 
@@ -122,6 +123,8 @@ def test_what_a_loss_of_ones_own_does_not_read_is_refused() -> None:
     config = feddst.configure(method="fedavg", rounds=1, data={"partition": "iid"}, local={"label_smoothing": 0.1})
     with pytest.raises(OptionError, match=r"local.label_smoothing has no effect with a loss of your own, squared"):
         feddst.run(config, model=nn.Linear(4, 1), data=data, loss=squared)
+    config = feddst.configure(method="fedavg", rounds=1, data={"partition": "iid"}, local={"optimizer": "adam"})
+    with_objective(config, squared, ())  # whose momentum, 0 in this method, does nothing either, but nobody has set it
     with pytest.raises(OptionError, match=r"local.label_smoothing has no effect on fedavg with local.objective huber"):
         feddst.configure(method="fedavg", local={"label_smoothing": 0.1, "objective": "huber"})
 

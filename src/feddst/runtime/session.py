@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 
 from feddst.clients.optimizers import optimizer_named
 from feddst.core import OBJECTIVES, ClientOptimizer, Masks, Metric, Objective, objective_of
-from feddst.core.plan import USUAL, idle_training
+from feddst.core.plan import USUAL
 from feddst.data import Dataset, Federation, RemoteFederation, clients_of
 from feddst.data.adapters import Source
 from feddst.engines import Engine, make_engine
@@ -22,7 +22,7 @@ from feddst.models import ModuleSource, make_module, outputs_for
 from feddst.models import load as load_weights
 from feddst.notebook import in_lines
 from feddst.objectives import WithMetrics, objective_from
-from feddst.options import flatten, updated
+from feddst.options import updated
 from feddst.runtime.bars import usual_display
 from feddst.runtime.config import RunConfig
 from feddst.runtime.ema import result_of
@@ -135,9 +135,10 @@ def with_objective(config: RunConfig, loss: Loss | None, metrics: Metrics) -> Ru
         OBJECTIVES[objective.minimised] = objective.inner if isinstance(objective, WithMetrics) else objective
     OBJECTIVES[objective.name] = objective
     config = updated(config, {"local.objective": objective.name})
-    changed = {f"local.{name}" for name, value in vars(config.local).items() if value != getattr(USUAL, name)}
-    if idle := changed & idle_training(flatten(config)).keys():
-        raise OptionError(f"{min(idle)} has no effect with a loss of your own, {objective.minimised}")
+    read = {name for one in OBJECTIVES.values() for name in one.heeds}
+    idle = [name for name in read.difference(objective.heeds) if getattr(config.local, name) != getattr(USUAL, name)]
+    if idle:
+        raise OptionError(f"local.{min(idle)} has no effect with a loss of your own, {objective.minimised}")
     return config
 
 
