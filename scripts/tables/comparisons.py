@@ -42,5 +42,6 @@ def comparison(name: str) -> Comparison:
 def _row_of(curve: Mapping[str, Any], index: int) -> Row:
     """A row of the columns that are there; what is not stays empty, and no table or picture asks for it."""
     known = {name: column[index] for name, column in curve.items() if isinstance(column, list)}
-    counts = dict.fromkeys((f.name for f in fields(Row) if f.default is MISSING and f.name not in SCORES.values()), 0)
+    needed = (one.name for one in fields(Row) if one.default is MISSING and one.default_factory is MISSING)
+    counts = dict.fromkeys((name for name in needed if name not in SCORES.values()), 0)
     return Row.from_dict({**counts, **{f"accuracy{kind}": None for kind in SCORES}, **known})
