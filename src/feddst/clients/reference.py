@@ -12,6 +12,7 @@ from feddst.core import OPTIMIZERS, ClientOptimizer, Masks, Positions, Stepper, 
 from feddst.core.batches import call, divided
 from feddst.core.keys import torch_seed
 from feddst.core.minibatches import Indices, planned_steps
+from feddst.errors import TrainingError
 from feddst.models import load, persistent_buffers
 from feddst.models.norms import lone_images
 from feddst.wire import ClientTask
@@ -44,7 +45,13 @@ class TorchClient(Client):
         plan, seen = self.task.plan, self.examples.at(batch)
         changing = [one for one in plan.steps if one.changes_gradients]
         local = plan.local.at_step(self.taken, self.planned)
-        loss = self.objective.loss(call(self.module, seen.inputs), seen.targets)
+        try:
+            loss = self.objective.loss(call(self.module, seen.inputs), seen.targets)
+        except IndexError as error:  # data that are read as needed are not looked through beforehand
+            raise TrainingError(
+                f"client {self.task.client} cannot be trained in round {self.task.round}: a token or a class is beyond "
+                f"those that the network has ({error})"
+            ) from error
         with torch.no_grad():
             gradients = self._clipped(self._gradients(loss)) if local.clip else self._gradients(loss)
             steps: dict[str, Tensor] = {}
