@@ -44,7 +44,6 @@ def test_a_result_in_a_notebook_has_a_curve(result: Result) -> None:
 
 
 def test_a_result_as_a_table_of_pandas(result: Result) -> None:
-    pytest.importorskip("pandas")
     frame = result.to_pandas()
     assert result.path is not None
     lines = unseal_lines((result.path / "metrics.jsonl").read_bytes())

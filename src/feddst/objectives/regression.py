@@ -1,5 +1,6 @@
 """Numbers: how far the outputs are from the targets."""
 
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -22,9 +23,9 @@ class _Regression(Objective):
     An example's loss is the mean over its numbers.
     """
 
+    @abstractmethod
     def mean_loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The mean of the losses of all numbers; both have the same shape."""
-        raise NotImplementedError
 
     def loss(self, outputs: Any, targets: Any, reduction: Reduction = "mean") -> Tensor:
         mean = self.mean_loss(outputs, targets.reshape(outputs.shape).to(outputs.dtype))
