@@ -23,10 +23,6 @@ class Metric(ABC):
     higher_is_better: bool = True
     percent: bool = False
 
-    def better(self, one: float, other: float) -> bool:
-        """Whether `one` is better than `other`."""
-        return one > other if self.higher_is_better else one < other
-
     def best(self, values: Sequence[float]) -> float:
         """The best of some values."""
         return max(values) if self.higher_is_better else min(values)
@@ -47,10 +43,6 @@ class Metric(ABC):
     def text(self, value: float, decimals: int = 1) -> str:
         """A value in a line of text: `93.1 %` or `0.0412`; `decimals` are those of per cent."""
         return f"{100 * value:.{decimals}f} %" if self.percent else f"{value:.4g}"
-
-    def cell(self, value: float) -> str:
-        """A value in a table whose heading has the unit."""
-        return f"{100 * value:.1f}" if self.percent else f"{value:.4g}"
 
 
 def plain(metric: Metric) -> Metric:
